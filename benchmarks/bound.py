@@ -23,7 +23,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts
-from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.fast.vector_norms import contribution_norms
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.layer.scopes import scope_names
 

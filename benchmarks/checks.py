@@ -26,9 +26,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 import tl_ffblock as ffb
-from tl_ffblock.bridge import model as bridge_model, traced
+from tl_ffblock.bridge import model as bridge_model
 from tl_ffblock.layer import linear
-from tl_ffblock.layer.fast import norms
+from tl_ffblock.layer.fast import vector_norms as norms
 from tl_ffblock.layer.fast.buffers import Stack
 from tl_ffblock.layer.linear import Parts
 from tl_ffblock.layer.records import Norm, Settings
@@ -82,11 +82,6 @@ def _normed_without_form(value: Tensor, norm: Norm, x: Tensor) -> tuple[Tensor, 
     return linear._linearised(value.detach(), vjp, [wide], norm.gain, scale), value
 
 
-def _trace_without_nan(run: Any, batch: Any, rules: Any, keeps: Any, *, twice: bool = False) -> Any:
-    with traced.with_gradients(), run.hooks(), traced.constant_weights(run.model):
-        return traced._traced(run.model, batch, rules, keeps, twice=twice)
-
-
 def _nothing(*args: Any, **options: Any) -> None:
     return None
 
@@ -94,25 +89,28 @@ def _nothing(*args: Any, **options: Any) -> None:
 CHECKS: dict[str, dict[str, dict[str, Any]]] = {
     "maps": {
         "completeness": {
-            "tl_ffblock.layer.linear.Parts.error": lambda parts, whole: whole.new_zeros(len(whole)),
-            "tl_ffblock.layer.fast.norms._tokens_sum": _no_sums,
-            "tl_ffblock.layer.fast.norms.alone": _no_input,
-            "tl_ffblock.layer.fast.norms.PairRows._add_to_sum": _nothing,
+            "tl_ffblock.layer.fast.vector_norms.completeness_errors": lambda _, whole, sizes: whole.new_zeros(
+                whole.shape[:-1]
+            ),
+            "tl_ffblock.layer.fast.vector_norms._tokens_sum": _no_sums,
+            "tl_ffblock.layer.fast.vector_norms.alone": _no_input,
+            "tl_ffblock.layer.fast.vector_norms.PairRows._add_to_sum": _nothing,
         },
         "norms of a column": {"tl_ffblock.contributions.errors_of_column": lambda *args: {}},
-        "mask of the run": {"tl_ffblock.bridge.runs.check_once": _nothing},
-        "NaN and infinity": {"tl_ffblock.bridge.runs.refuse_nan": _nothing},
+        "mask, NaN and infinity": {"tl_ffblock.bridge.runs.refuse_at_once": _nothing},
     },
     "attribution": {
         "linear forms": {
-            "tl_ffblock.bridge.tape.Tape.compare": _nothing,
+            "tl_ffblock.bridge.gradient_cache.GradientCache.compare": _nothing,
             "tl_ffblock.bridge.linearised.normed": _normed_without_form,
             "tl_ffblock.layer.linear.shared": lambda coefficients, pre, pre_linear: pre,
         },
         "sums at every layer": {
             "tl_ffblock.attribution.attribution.Attribution.boundary_errors": lambda result, last: torch.zeros(1)
         },
-        "NaN and infinity": {"tl_ffblock.attribution.attribute.trace": _trace_without_nan},
+        "NaN and infinity": {
+            "tl_ffblock.bridge.traced.Traced.sum_of_logits": lambda traced_run: traced_run.logits.new_zeros(())
+        },
     },
 }
 """By what is made: each check, and what stands in the place of its functions."""

@@ -30,7 +30,7 @@ from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 import tl_ffblock as ffb
 from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts
-from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_vectors
+from tl_ffblock.layer.fast.vector_norms import contribution_norms, norms_of_vectors
 from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.layer.scopes import PROGRAMS, Feed, scope_names

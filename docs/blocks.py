@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import architecture, cost, hook_names, result_classes, sizes
+from docs import architecture, cost, hook_names, result_classes, sizes, trust
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -19,25 +19,33 @@ from docs.results import (
     findings,
     flow_tables,
     heads_tables,
+    known_circuits_tables,
     memories_tables,
+    vig_tables,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "README.md": cost.HEADS_BLOCKS,
     "CONTRIBUTING.md": sizes.BLOCKS,
     "docs/speed.md": {**cost.BLOCKS, **cost.PROMPT_BLOCKS},
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
     "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
+    "docs/trust.md": trust.BLOCKS,
     "docs/how_to/activation_patching.md": cost.PATCHING_BLOCKS,
+    "docs/how_to/ioi.md": cost.IOI_BLOCKS,
     "docs/how_to/notebooks.md": cost.NOTEBOOK_BLOCKS,
+    "docs/other_tools.md": cost.OTHER_TOOLS_BLOCKS,
     "docs/how_to/results.md": result_classes.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,
     "docs/results/faithfulness.md": {**faithfulness_tables.BLOCKS, **faithfulness_sentences.BLOCKS},
     "docs/results/flow.md": flow_tables.BLOCKS,
     "docs/results/heads.md": heads_tables.BLOCKS,
+    "docs/results/known_circuits.md": known_circuits_tables.BLOCKS,
     "docs/results/memories.md": memories_tables.BLOCKS,
+    "docs/results/vig.md": vig_tables.BLOCKS,
 }
 _BLOCK = re.compile(r"(<!-- block: (\S+) -->\n)(?:(?!<!-- block: ).)*?(\n<!-- end of block -->)", re.DOTALL)
 

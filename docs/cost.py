@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from docs.markdown import table
+from docs.markdown import number, table
 from tl_ffblock.numerals import scientific
 
 STORED = Path(__file__).resolve().parent / "speed.json"
@@ -190,6 +190,25 @@ def bound() -> str:
     return f"{where}\n\n{table(('layer', 'tokens', 'product, GFLOP/s', 'share of the bound'), rows)}\n\n{sentence}"
 
 
+LARGE = STORED.with_name("large.json")
+"""The run of benchmarks/large.py."""
+
+
+def large() -> str:
+    """What calls of a model of more than a billion parameters take on a CPU; those that the stored run has."""
+    results = json.loads(LARGE.read_text())
+    rows = [
+        (name, f"{of['cpu_seconds']:.0f} s", f"{of['peak_gb']:.1f} GB", f"{of['over_gb']:.1f} GB")
+        for name, of in results["calls"].items()
+    ]
+    where = (
+        f"{results['machine']} ({results['flags']}), {results['threads']} threads; torch {results['torch']}, {results['date']}. A Llama of "
+        f"{results['parameters'] / 1e9:.2f} billion parameters ({results['layers']} layers) in bfloat16, "
+        f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens."
+    )
+    return f"{where}\n\n{table(('call', 'CPU time', 'memory, all in all', 'over what was there'), rows)}"
+
+
 CHECKS = STORED.with_name("checks.json")
 """The run of benchmarks/checks.py."""
 
@@ -210,12 +229,39 @@ def checks() -> str:
     least_read, *_, most_read = sorted(row["fingerprint_over_call"] for row in results["rows"])
     sentence = (
         f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
-        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. The fingerprint of the weights, which is no "
-        f"operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. "
+        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. The fingerprint of the weights, which is not "
+        f"an operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. "
         "A model's first call also compares it with Hugging Face's, checks every layer's identities and, for maps, multiplies "
         f"weights once; torch {results['torch']}, {results['date']}."
     )
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
+
+
+KERNELS = STORED.with_name("kernels.json")
+"""The run of benchmarks/kernel_counts.py."""
+
+
+def kernels() -> str:
+    """Kernels, waits and bytes that come back, beside those of the version before they were counted."""
+    results = json.loads(KERNELS.read_text())
+    before = {(row["call"], row["n"]): row for row in results["before"]}
+
+    def figures(row: dict[str, Any]) -> tuple[str, ...]:
+        per_layer, forwards = row["kernels"] / results["layers"], row["kernels"] / row["forward"]
+        return (
+            f"{row['kernels']} ({per_layer:.0f}; {forwards:.1f})",
+            str(row["waits"]),
+            f"{row['bytes_to_host'] / 1e6:.1f} MB",
+        )
+
+    rows = []
+    for row in sorted(results["rows"], key=lambda row: (row["call"], row["n"])):
+        was = before.get((row["call"], row["n"]))
+        then = ("-",) * 3 if was is None or row["call"] == "gradient x input" else figures(was)
+        rows.append((row["call"], str(row["n"]), *figures(row), *then))
+    headings = ("kernels (per layer; in forward passes)", "waits", "copied back")
+    where = f"{results['layers']} layers of GPT-2-small size, second calls; torch {results['torch']}."
+    return f"{where}\n\n{table(('call', 'tokens', *headings, *(f'{name}, before' for name in headings)), rows)}"
 
 
 PATCHING = STORED.with_name("patching.json")
@@ -286,11 +332,119 @@ def estimates() -> str:
     kinds = json.loads(ESTIMATES.read_text())["kinds"]
     ways = [way for way in next(iter(kinds.values())) if way != "n"]
     rows = [[f'"{kind}"', str(row["n"]), *(f"{row[way]:.3f}" for way in ways)] for kind, row in kinds.items()]
-    return table(("kind", "places", *ways), rows)
+    return table(("kind", "patches", *ways), rows)
 
 
+ASKS = {
+    "attribution_patching, gradient": 'what changes when the head is patched? An estimate with `rules="gradient"` (the plain gradient)',
+    "attribution_patching, patching": 'the same with `rules="patching"` (the default: norm scales held fixed)',
+    "attribute": "how much of the logit passes through the head, directly or by way of later layers?",
+    "direct_logit_attribution": "how much of the logit does the head write directly?",
+    "contribution_maps": "how long are the vectors that the head adds at the last position, without those of the first token?",
+}
+"""The question that a call answers for a head."""
+
+
+def heads() -> str:
+    """Correlations of each call's number of a head with measured patching."""
+    stored = json.loads(ESTIMATES.read_text())
+    found = stored["heads"]["correlations"]
+    rows = [
+        [
+            f"`ffb.{way.partition(',')[0]}`",
+            ASKS[way],
+            *([f"{found[way][kind]:.2f}" for kind in ("pearson", "spearman")]),
+        ]
+        for way in ASKS
+        if way != "contribution_maps"
+    ]
+    said = (
+        f"Each of the {stored['kinds']['head']['n']} heads of {stored['model']} was patched: its output for the prompt above was "
+        f'replaced by its output for "{stored["corrupted"]}". The table has the correlation of each call with the measured fall of the '
+        "logit difference, over the heads."
+    )
+    return f"{said}\n\n{table(('call', 'question', 'Pearson', 'Spearman'), rows)}"
+
+
+def heads_in_full() -> str:
+    """Every call's number for the largest heads."""
+    stored = json.loads(ESTIMATES.read_text())["heads"]
+    ways = ("patching", *ASKS)
+    head = ("head", "patching, measured", *(way.replace("attribution_patching,", "estimate,") for way in ways[1:]))
+    rows = [
+        [name, *(number(row[way], 1 if way == "contribution_maps" else 2, "+") for way in ways)]
+        for name, row in sorted(stored["largest"].items(), key=lambda item: -abs(item[1]["patching"]))
+    ]
+    found = stored["correlations"]
+    kinds = ("pearson", "spearman", "spearman of sizes")
+    correlations = [[kind, "1", *(number(found[way][kind]) for way in ways[1:])] for kind in kinds]
+    return table(head, rows + correlations)
+
+
+def receivers() -> str:
+    """What reads the heads of the circuit, by edge estimates."""
+    stored = json.loads(ESTIMATES.read_text())["heads"]["receivers"]
+    kinds = ("q", "k", "v", "mlp", "target")
+    rows = [[head, *(number(row.get(kind, 0), 2, "+") for kind in kinds)] for head, row in stored.items()]
+    return table(("head", "queries", "keys", "values", "feed-forwards", "the target"), rows)
+
+
+def other_tools() -> str:
+    """FlashTrace and `attribute` against masking, on the same prompts."""
+    stored = json.loads(STORED.with_name("other_tools.json").read_text())
+    names = {"path": '`ffb.attribute`, `rules="path"`', "FlashTrace": "FlashTrace"}
+    rows = [
+        [
+            names[name],
+            *(f"{number(row[m][0])} [{number(row[m][1])}, {number(row[m][2])}]" for m in ("correlation", "area")),
+            number(row["forward_passes"], 1),
+        ]
+        for name, row in stored["rows"].items()
+    ]
+    sentence = (
+        f"FlashTrace {stored['flashtrace']} and `attribute`, which explain the name after {stored['prompts']} prompts of indirect "
+        "objects on SmolLM2-135M-Instruct, one template with other names; means with 95 % bootstrap intervals over prompts."
+    )
+    return f"{sentence}\n\n{table(('call', 'correlation with masking', 'area', 'forward passes'), rows)}"
+
+
+HEADS_BLOCKS = {"heads": heads}
+OTHER_TOOLS_BLOCKS = {"flashtrace": other_tools}
+IOI_BLOCKS = {"heads-in-full": heads_in_full, "receivers": receivers}
 BLOCKS = {"cost": cost}
 PATCHING_BLOCKS = {"patching": patching}
 NOTEBOOK_BLOCKS = {"notebooks": notebooks}
-PROMPT_BLOCKS = {"prompts": prompts, "page": page, "gpu": gpu, "bound": bound, "checks": checks}
-ATTRIBUTION_BLOCKS = {"attribution": attribution, "estimates": estimates}
+
+
+def memory() -> str:
+    """What calls hold over a model, measured and estimated from shapes, by model form and call."""
+    stored = json.loads(STORED.with_name("memory.json").read_text())
+    found = stored["rows"]
+    lengths = sorted({row["tokens"] for row in found})
+    cells = {
+        (row["form"], row["call"], row["tokens"]): f"{row['measured'] / 1e6:.0f} / {row['estimated'] / 1e6:.0f}"
+        for row in found
+    }
+    named = dict.fromkeys((row["form"], row["call"]) for row in found)
+    lines = [[*name, *(cells.get((*name, n), "not run") for n in lengths)] for name in named]
+    near = [abs(row["estimated"] - row["measured"]) <= max(1e8, 0.15 * row["measured"]) for row in found]
+    head = ("form", "call", *(f"{n} tokens" for n in lengths))
+    sentence = (
+        f"Measured / estimated, MB: the most resident memory of a fresh process over the model, and `ffb.memory_estimate`. "
+        f"{sum(near)} of {len(near)} estimates are within 15 % or 100 MB. Models of {stored['layers']} layers with d_model "
+        f"{stored['d_model']} and random weights, CPU; torch {stored['torch']}, {stored['date']}. No GPU was measured."
+    )
+    return f"{table(head, lines)}\n\n{sentence}"
+
+
+PROMPT_BLOCKS = {
+    "memory": memory,
+    "prompts": prompts,
+    "page": page,
+    "gpu": gpu,
+    "bound": bound,
+    "checks": checks,
+    "kernels": kernels,
+    "large": large,
+}
+ATTRIBUTION_BLOCKS = {"attribution": attribution, "estimates": estimates, **HEADS_BLOCKS}

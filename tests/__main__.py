@@ -1,7 +1,7 @@
 """Everything that CI checks: `python -m tests`, or some steps of it: `python -m tests lint types`.
 
 Run by hand and before a release: `python -m tests mutants` (tests/mutants.py), `python -m tests size` (tests/size.py),
-`python -m tests lower` (tests/lower.py).
+`python -m tests lower` (tests/lower.py), `python -m tests release` (tests/release.py).
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests import lower, mutants, size
+from tests import lower, mutants, release, size
 
 ROOT = Path(__file__).resolve().parent.parent
 PARALLEL = ["-n", "auto", "--dist", "loadgroup"]
@@ -36,6 +36,7 @@ STEPS = {
     "lint": ["-m", "ruff", "check", "."],
     "types": ["-m", "mypy"],
     "layers": ["-c", "from importlinter.cli import lint_imports_command as check; check()"],
+    "words": ["-m", "codespell_lib"],
     "test": ["-m", "pytest", "-m", "not slow and not site", *PARALLEL, *(f"--ignore={path}" for path in SHAPES)],
     "shapes": [
         "-m",
@@ -56,6 +57,8 @@ def main(names: list[str]) -> int:
     """Run the named steps, or all, until one fails; returns its status."""
     if names[:1] == ["mutants"]:
         return mutants.main(names[1:])
+    if names[:1] == ["release"]:
+        return release.main(names[1:])
     if names in (["size"], ["lower"]):
         return {"size": size.main, "lower": lower.main}[names[0]]()
     unknown = [name for name in names if name not in STEPS]

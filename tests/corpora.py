@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,19 +114,27 @@ def stored_tables(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
 
 
-def assert_kills_change_nothing(names: str, config: Config, model: Any, *, kills: int) -> None:
-    """SIGKILL at random moments, then a last start: the tables are those of an uninterrupted run, byte for byte."""
+SIGNALS = ("KILL", "TERM", "FULL", "INT", "HUP", "QUIT")
+"""What ends runs: signals, and a disk that is full."""
+
+
+def assert_kills_change_nothing(names: str, config: Config, model: Any, *, kills: int) -> Counter[str]:
+    """Ended by each of `SIGNALS` at random moments, then started a last time: the tables are those of an uninterrupted run to the byte.
+
+    Returns how many processes each of them ended.
+    """
     fields = config.folder.with_name("config.json")
     fields.write_text(json.dumps(dataclasses.asdict(config)))
     program = str(ROOT / "tests" / "corpus" / "killed.py")
-    command = [sys.executable, "-W", "ignore", program, str(kills), "0", names, str(fields)]
+    command = [sys.executable, "-W", "ignore", program, str(kills), "0", names, str(fields), ",".join(SIGNALS)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=fields.parent)
     assert done.returncode == 0, done.stderr
-    left, n_shards = json.loads(done.stdout), len(list(config.folder.glob("shards/shard-*")))
-    assert len(left) >= max(1, kills // 2), "most of the processes were killed and did not finish before"
-    assert any(0 < shards < n_shards for shards in left), "some were killed in the midst of the work"
-    whole = run_studies(names, dataclasses.replace(config, out=config.out + "-whole"), model=model)
+    left, n_shards = json.loads(done.stdout.splitlines()[-1]), len(list(config.folder.glob("shards/shard-*")))
+    assert len(left) >= max(1, kills // 2), "most of the processes were ended and did not finish before"
+    assert any(0 < shards < n_shards for _, shards in left), "some were ended in the midst of the work"
+    whole = run_studies(names, dataclasses.replace(config, out=config.out + "-whole", engine="local"), model=model)
     assert stored_tables(config.folder) == stored_tables(whole.folder)
+    return Counter(word for word, _ in left)
 
 
 class InMemory(dict[str, np.ndarray]):

@@ -84,7 +84,7 @@ class Vectors:
         block, vectors = self.record.block, self.read(step, step.operation.of)
         if self.record.routing is None:
             return self.through(block.feed_forward, vectors)
-        weighed = zip(self.record.routing.T, block.feed_forward.experts, strict=True)
+        weighed = zip(self.record.routing.T, block.feed_forward, strict=True)
         return sum(weights[:, None] * self.through(expert, vectors) for weights, expert in weighed)
 
     def through(self, ff: Any, vectors: Tensor) -> Tensor:

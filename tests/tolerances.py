@@ -91,3 +91,9 @@ GPU_FLOAT64 = 1e-10
 
 GPU_FLOAT32_WITHIN = 1e-5
 """The same where Hugging Face computes rotary tables, RMSNorm, softmax or routers in float32."""
+
+BY_ROWS = 1e-5
+"""Attention by rows of GPT-BigCode in float64: its own attention multiplies in float32, and in another order."""
+
+MEMORY = 0.15
+"""Relative: the estimate of a call's memory against the bytes of its tensors; worst seen 0.13 (edges of BERT)."""

@@ -16,6 +16,7 @@ from tl_ffblock._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tl_ffblock import (
+        aggregation as aggregation,
         attention as attention,
         attribution as attribution,
         bridge as bridge,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         graphs as graphs,
         heads as heads,
         interventions as interventions,
+        known_circuits as known_circuits,
         layer as layer,
         memories as memories,
         metrics as metrics,
@@ -53,8 +55,9 @@ if TYPE_CHECKING:
     )
     from tl_ffblock.bridge.capture import capture
     from tl_ffblock.bridge.loading import load_model
-    from tl_ffblock.cell_neurons import neurons
-    from tl_ffblock.contributions import contribution_maps, decompose
+    from tl_ffblock.bridge.memory import memory_estimate
+    from tl_ffblock.contributions import contribution_maps, decompose, neurons
+    from tl_ffblock.corpus.prompts import map_prompts
     from tl_ffblock.errors import FFBlockError
     from tl_ffblock.graphs import Circuit, FlowGraph, Graph
     from tl_ffblock.interventions import (
@@ -71,7 +74,15 @@ if TYPE_CHECKING:
     )
     from tl_ffblock.layer import scopes as scopes
     from tl_ffblock.layer.linear import Decomposition
-    from tl_ffblock.metrics import Metric, kl_divergence, logit, logit_difference, loss, probability, rank
+    from tl_ffblock.metrics import (
+        Metric,
+        kl_divergence as kl_divergence,  # reached here, listed in `metrics`
+        logit,
+        logit_difference,
+        loss as loss,
+        probability,
+        rank as rank,
+    )
     from tl_ffblock.result import Results
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
@@ -132,7 +143,9 @@ _HOMES = {
     "logit_difference": "metrics",
     "logit_lens": "attribution",
     "loss": "metrics",
-    "neurons": "cell_neurons",
+    "map_prompts": "corpus.prompts",
+    "memory_estimate": "bridge.memory",
+    "neurons": "contributions",
     "overview": "views.overview",
     "patched_maps": "interventions",
     "probability": "metrics",
@@ -142,6 +155,7 @@ _HOMES = {
 """Where each name is defined."""
 
 _MODULES = {
+    "aggregation": "aggregation",
     "check": "check",
     "corpus": "corpus",
     "errors": "errors",
@@ -149,6 +163,7 @@ _MODULES = {
     "graphs": "graphs",
     "heads": "heads",
     "interventions": "interventions",
+    "known_circuits": "known_circuits",
     "memories": "memories",
     "metrics": "metrics",
     "scopes": "layer.scopes",
@@ -213,17 +228,16 @@ __all__ = [
     "flow_graph",
     "group_tokens",
     "heat_map",
-    "kl_divergence",
     "load_model",
     "logit",
     "logit_difference",
     "logit_lens",
-    "loss",
+    "map_prompts",
+    "memory_estimate",
     "neurons",
     "overview",
     "patched_maps",
     "probability",
-    "rank",
     "run_circuit",
 ]
 

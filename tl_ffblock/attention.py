@@ -138,7 +138,7 @@ def attention_scores(
     queries: Positions = None,
     **options: Unpack[RunOptions],
 ) -> AttentionScores | list[AttentionScores]:
-    """Why heads attend as they do: query and key vectors, and the score of each pair as the sum of their products.
+    """Why heads attend as they do: query and key vectors, the score of each pair as the sum of their products, norms of values.
 
     `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's own scale of the layer and q and k as attention multiplied them,
     rotated where the model rotates (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that
@@ -157,7 +157,7 @@ def attention_scores(
 
     Raises:
         InputError: for input or options that cannot be used.
-        UnsupportedModelError: for models that show no rotated queries and keys, or whose patterns are no softmax of scaled
+        UnsupportedModelError: for models that show no rotated queries and keys, or whose patterns are not a softmax of scaled
             products (position biases, caps, sinks).
     """
     with warnings.catch_warnings():
@@ -167,7 +167,7 @@ def attention_scores(
     if not chosen:
         raise InputError("heads=False: scores are of heads; name some, or leave it out for all.")
 
-    def measure(record: LayerRecord, _: int) -> ScoredHeads:
+    def measure(record: LayerRecord, _: int) -> tuple[ScoredHeads, Float[Tensor, "head key"]]:
         scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
         if not scored.error <= run.settings.rtol:
             raise UnsupportedModelError(
@@ -175,14 +175,16 @@ def attention_scores(
                 f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Something else takes part, "
                 "such as position biases, a cap of scores, a sink, or a hook that edits the pattern."
             )
-        return scored
+        return scored, value_norms(record)[list(chosen)]
 
     return run.as_asked(_scores(run, number, layers, chosen) for number, layers in enumerate(run.by_layer(measure)))
 
 
-def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: tuple[int, ...]) -> AttentionScores:
+def _scores(
+    run: Run, number: int, by_layer: Mapping[int, tuple[ScoredHeads, Tensor]], heads: tuple[int, ...]
+) -> AttentionScores:
     sequence = run.sequences[number]
-    scored = [by_layer[layer] for layer in run.layers]
+    scored, norms = zip(*(by_layer[layer] for layer in run.layers), strict=True)
     return AttentionScores(
         query=torch.stack([layer.query.cpu()[:, sequence.order] for layer in scored]),
         key=torch.stack([layer.key.cpu() for layer in scored]),
@@ -196,13 +198,19 @@ def _scores(run: Run, number: int, by_layer: Mapping[int, ScoredHeads], heads: t
         causal=run.model.family.causal,
         model=run.model.name,
         fingerprint=run.model.fingerprint,
+        value_norms=torch.stack([of_layer.cpu() for of_layer in norms]),
     )
+
+
+def value_norms(record: LayerRecord) -> Float[Tensor, "head key"]:
+    """`||v W_O||` of one sequence's record: what every token would write through a head that attends to it alone."""
+    written = einsum(record.head_values, record.block.attention.w_o, "key head e, head e d -> head key d")
+    return written.norm(dim=-1)
 
 
 def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
     """`alpha ||v W_O||` of one sequence's record."""
-    written = einsum(record.head_values, record.block.attention.w_o, "key head e, head e d -> head key d")
-    return record.pattern * written.norm(dim=-1)[:, None]
+    return record.pattern * value_norms(record)[:, None]
 
 
 def _labelled(

@@ -1,6 +1,6 @@
 """Is a model decomposed exactly? Every identity of every layer, completeness by scope, speed, a verdict.
 
-1. The model runs once. Each layer's captured tensors are held against its own weights (the identities of
+1. The model runs once. Each layer's captured tensors are compared with its own weights (the identities of
    `bridge.selfcheck`: every equation of the layer's program) and its parts against the model's tensors.
 2. The largest error over positions is kept for each; the verdict compares it with the tolerance of the
    model's dtype.
@@ -26,10 +26,10 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import example_input, forward
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Layers, Run, open_run
-from tl_ffblock.bridge.selfcheck import hold_end, identities
+from tl_ffblock.bridge.selfcheck import check_end, identities
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.fast.norms import contribution_norms
+from tl_ffblock.layer.fast.vector_norms import contribution_norms
 from tl_ffblock.layer.records import LayerRecord, refuse_tolerance
 from tl_ffblock.layer.scopes import scope_names
 from tl_ffblock.numerals import scientific
@@ -159,7 +159,7 @@ def check_model(
         rtol: Largest relative error accepted; None means the tolerance of the model's dtype.
 
     Raises:
-        InputError: if it is no TransformerLens model, or the input cannot be used.
+        InputError: if it is not a TransformerLens model, or the input cannot be used.
     """
     if rtol is not None:
         refuse_tolerance(rtol)
@@ -182,7 +182,7 @@ def check_model(
         found = replace(found, findings=tuple(findings))
         if found.failures:
             return found
-        hold_end(known, run.settings.dtype, run.layers, always=True)
+        check_end(known, run.settings.dtype, run.layers, always=True)
         speed, ratio = _speed(run)
         return replace(found, tokens_per_second=speed, times_forward=ratio)
     except (UnsupportedModelError, CaptureError) as error:

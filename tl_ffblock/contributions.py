@@ -1,35 +1,42 @@
-"""A model and an input -> `ContributionMaps` or `Decomposition`.
+"""A model and an input -> `ContributionMaps`, `Decomposition` or `NeuronShares`.
 
-Both open a run (bridge/runs.py) and take its layers one by one: as norms, which go into the result's tables while the layer is
-forgotten, or as all vectors of one layer. What does not sum up is refused.
+All three open a run (bridge/runs.py) and take its layers one by one: as norms, which go into the result's tables while the layer
+is forgotten, as all vectors of one layer, or as the shares of a layer's neurons in some cells (layer/neurons.py). What does not
+sum up is refused.
 """
 
 import operator
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
-from typing import Any, SupportsIndex, Unpack, overload
+from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock._version import __version__
+from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Run, Texts, Tokens, open_run
 from tl_ffblock.errors import CompletenessError
 from tl_ffblock.layer.fast.buffers import Buffers, Stack, stacks
-from tl_ffblock.layer.fast.norms import LayerNorms, errors_of_cell, errors_of_column, norms_of_stack
+from tl_ffblock.layer.fast.vector_norms import errors_of_cell, errors_of_column, norms_of_stack
 from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum, with_heads
 from tl_ffblock.layer.linear import Decomposition, decompose_record
-from tl_ffblock.layer.positions import Positions
-from tl_ffblock.layer.records import LayerRecord, Settings
-from tl_ffblock.layer.scopes import select_scopes
+from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
+from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, Positions, chosen_positions, whole_number
+from tl_ffblock.layer.records import LayerRecord, Settings, on_cpu
+from tl_ffblock.layer.scopes import feed_step, select_scopes
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.neuron_table import NeuronShares
 from tl_ffblock.results.tables import TABLES, HeadTable, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
 _HEADS = "heads"
+# Errors that are checked with a layer's tables and not kept.
+_OF_COLUMN, _OF_CELL = "errors of a column", "errors of a cell"
 
 
 @overload
@@ -98,9 +105,9 @@ def contribution_maps(
             all. Cost grows with their number.
         heads: Heads with maps of their own, `maps.heads`, True for all; the residual is one more channel, and as vectors
             all sum to the token's part. Each costs up to as much as all else (12: 5 times at 15 tokens, 10 at 64).
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
+        progress: Whether a long call shows a bar at a terminal or in a notebook.
         fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder. A hook sees
             the batch of a token tensor; texts of a list run one by one under hooks, whatever their lengths.
         cache: An ActivationCache of the same run, or the records of `capture`; saves the forward pass.
@@ -112,8 +119,9 @@ def contribution_maps(
         precision: "float64" and "float32" set the decomposition's arithmetic, whatever the model's; None
             means float64 for float64 models, else float32. "bfloat16" rounds the one large product
             (an approximation: cells move by up to 5e-3 of their row's largest on real models).
-        chunk_bytes: What the rows of that product may occupy at a time; None means 24 MB on a CPU, 1 GB
-            on a GPU.
+        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model: fewer texts run together, and the large
+            product in smaller pieces. Numbers move by rounding. None means what is free, with the pieces of the device.
+        chunk_bytes: Deprecated, see `max_memory`: what the rows of the large product may occupy at a time.
 
     Returns:
         One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
@@ -123,8 +131,12 @@ def contribution_maps(
         UnsupportedModelError: for models that cannot be certified.
         IdentityError: if a captured tensor contradicts the model's weights.
         CompletenessError: if parts do not sum to the model's tensor.
+        OutOfMemoryError: if no pieces fit `max_memory`, before anything runs.
     """
     run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
+    n_scopes, n_heads = len(select_scopes(run.model.family.order, scopes)), len(heads_of_run(run, heads))
+    asked = Asked("contribution_maps", n_scopes=n_scopes, channels=n_heads + 1 if n_heads else 0)
+    run, _ = fitted(run, asked, options.get("max_memory"))
     with Progress(run.model.name, len(run.batches) * len(run.layers), "layers", shown=progress) as bar:
         tables = MapTables(run, scopes, heads, bar)
         run.deliver(tables)
@@ -198,12 +210,106 @@ def decompose(
     def measure(record: LayerRecord, number: int) -> Decomposition:
         rows = record.rows(run.sequences[number].order.to(record.queries.device))
         plain = decompose_record(rows, run.settings)
-        certify(run.model, rows, {scope: plain.completeness(scope) for scope in plain.scopes}, run.settings)
+        errors = {scope: plain.completeness(scope) for scope in plain.scopes}
+        certify(run.model, record.layer, plain.queries, errors, run.settings)
         result = with_heads(plain, rows, run.settings, numbers)
         if numbers:
             by_head = {scope: result.heads(scope).norm(dim=-1)[None] for scope in result.scopes}
-            certify_heads(run.model, Stack((number,), rows), by_head, numbers, run.settings)
+            stack = Stack((number,), rows, plain.queries)
+            certify_heads(
+                run.model, record.layer, errors_of_cell(stack, by_head, numbers, run.settings), numbers, run.settings
+            )
         return result
+
+    return run.as_asked(result for layers in run.by_layer(measure) for result in layers.values())
+
+
+@overload
+def neurons(
+    model: Any,
+    input: str | Ids,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
+    **options: Unpack[CallOptions],
+) -> NeuronShares: ...
+@overload
+def neurons(
+    model: Any,
+    input: Texts,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
+    **options: Unpack[CallOptions],
+) -> list[NeuronShares]: ...
+@overload
+def neurons(
+    model: Any,
+    input: Tokens,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = ...,
+    k: int = ...,
+    positions: NamedPositions | None = ...,
+    **options: Unpack[CallOptions],
+) -> Any: ...
+@spelled_out(CallOptions, DEFAULTS)
+def neurons(
+    model: Any,
+    input: str | Texts | Ids | Tokens,
+    *,
+    layer: SupportsIndex,
+    query: ChosenPositions,
+    key: ChosenPositions = None,
+    k: int = 20,
+    positions: NamedPositions | None = None,
+    **options: Unpack[CallOptions],
+) -> NeuronShares | list[NeuronShares]:
+    """Which neurons of a layer's feed-forward carry the contribution of token `key` to position `query`.
+
+    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron): v_n is neuron n's value, its row of W_out,
+    m_n(j) the token's share of its coefficient. Along the direction of `F_i(x_j)` each neuron has a signed share, and they sum to
+    the norm that `contribution_maps` has in this cell.
+
+    Args:
+        model: As in `contribution_maps`.
+        input: A text, a list of texts, or token ids.
+        layer: One layer number, negative from the end.
+        query: Positions that receive, or names of `positions`.
+        key: Positions that give, likewise; None means all.
+        k: How many neurons of a cell tables name; the result holds all.
+        positions: Names that align prompts of a list, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
+        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
+            value_bias, rtol, precision.
+
+    Returns:
+        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor. Coefficients and shares
+        are of every neuron; of a mixture of experts of those experts that a query was sent to.
+
+    Raises:
+        InputError: for input, positions or options that cannot be used.
+        UnsupportedModelError: if the model's layers have no feed-forward.
+        CompletenessError: if parts do not sum to the model's tensor, or neurons' shares not to the norm and the coefficients.
+    """
+    whole_number(k, "k", at_least=1)
+    run = open_run(model, input, layers=[operator.index(layer)], **options)
+    run.settings.refuse_rounding("neurons")
+    feed_step(run.model.family.order)
+    lengths = [len(sequence.tokens) for sequence in run.sequences]
+    rows, columns = (
+        chosen_positions(asked, name, lengths, positions)[1] for asked, name in ((query, "query"), (key, "key"))
+    )
+
+    def measure(record: LayerRecord, number: int) -> NeuronShares:
+        labels, at = run.sequences[number].labels, (rows[number], columns[number])
+        return _neurons_of(run.model, record, run.settings, at, labels, k)
 
     return run.as_asked(result for layers in run.by_layer(measure) for result in layers.values())
 
@@ -221,13 +327,18 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
 
 
 def certify(
-    model: Model, record: LayerRecord, completeness: Mapping[str, Float[Tensor, " query"]], settings: Settings
+    model: Model,
+    layer: int,
+    queries: Sequence[int],
+    completeness: Mapping[str, Float[Tensor, " query"]],
+    settings: Settings,
 ) -> None:
     """Refuse a layer whose parts do not sum to the model's tensor.
 
     Args:
         model: For the error's text.
-        record: The layer's record, of the rows that were decomposed.
+        layer: The layer's number.
+        queries: Positions of the rows that were decomposed.
         completeness: Relative completeness error by scope.
         settings: The tolerance.
 
@@ -239,16 +350,16 @@ def certify(
         error = float(errors[worst])
         if not error <= settings.rtol:
             raise CompletenessError(
-                f"{model.name}, layer {record.layer}, scope {scope}: parts and bias miss the model's own tensor by "
-                f"{error:.1e} of its norm at query {int(record.queries[worst])} (tolerance {settings.rtol:.0e}). "
+                f"{model.name}, layer {layer}, scope {scope}: parts and bias miss the model's own tensor by "
+                f"{error:.1e} of its norm at query {queries[worst]} (tolerance {settings.rtol:.0e}). "
                 "No map is made. Half-precision or very large activations may need a higher rtol or a float32 model."
             )
 
 
 def certify_heads(
     model: Model,
-    stack: Stack,
-    by_head: Mapping[str, Float[Tensor, "sequence channel query key"]],
+    layer: int,
+    errors_of_cell: Mapping[str, Float[Tensor, " channel"]],
     heads: Sequence[int],
     settings: Settings,
 ) -> None:
@@ -256,26 +367,35 @@ def certify_heads(
 
     Args:
         model: For the error's text.
-        stack: One layer of some sequences.
-        by_head: Their norms by scope and channel, the residual's last.
+        layer: The layer's number.
+        errors_of_cell: By scope, the residual's last.
         heads: The heads that the other channels are.
         settings: The tolerance.
 
     Raises:
         CompletenessError: naming layer, scope, channel and error.
     """
-    for scope, errors in errors_of_cell(stack, by_head, heads, settings).items():
+    for scope, errors in errors_of_cell.items():
         for channel, error in zip(channel_names(heads), errors.tolist(), strict=True):
-            _refuse_other_norms(model, stack, scope, f"{channel} to the first query", error, settings)
+            _refuse_other_norms(model, layer, scope, f"{channel} to the first query", error, settings)
 
 
-def _refuse_other_norms(model: Model, stack: Stack, scope: str, of: str, error: float, settings: Settings) -> None:
+def _refuse_other_norms(model: Model, layer: int, scope: str, of: str, error: float, settings: Settings) -> None:
     if not error <= settings.rtol:
         raise CompletenessError(
-            f"{model.name}, layer {stack.record.layer}, scope {scope}: norms of contributions of {of} differ from those of their "
+            f"{model.name}, layer {layer}, scope {scope}: norms of contributions of {of} differ from those of their "
             f"vectors by {error:.1e} of the query's largest (tolerance {settings.rtol:.0e}). No map is made. Please report this "
             'fault of tl_ffblock; method="captum" takes another way.'
         )
+
+
+Check: TypeAlias = Callable[[Mapping[Any, Tensor]], Mapping[Any, Tensor]]
+_HELD_BYTES = 2**28
+"""What tables of several layers may occupy on an accelerator before they are brought to the CPU."""
+
+
+def _unchecked(tables: Mapping[Any, Tensor]) -> Mapping[Any, Tensor]:
+    return tables
 
 
 class LayerTables:
@@ -290,18 +410,42 @@ class LayerTables:
         """By the sequences that came together, tables [layer sequence ...]."""
         self._filled: dict[tuple[int, ...], list[int]] = {}
         """Rows of these tables that are there: a layer may come with other sequences together than the next."""
+        self._waiting: list[tuple[int, tuple[int, ...], Mapping[Hashable, Tensor], Check]] = []
 
-    def keep(self, layer: int, numbers: tuple[int, ...], tables: Mapping[Hashable, Tensor]) -> None:
-        """One layer of some sequences, tables [sequence ...]."""
+    def keep(
+        self, layer: int, numbers: tuple[int, ...], tables: Mapping[Any, Tensor], check: Check = _unchecked
+    ) -> None:
+        """One layer of some sequences, tables [sequence ...].
+
+        Args:
+            layer: The layer's number.
+            numbers: The sequences' numbers.
+            tables: By key; those of an accelerator stay there, up to some memory, since each copy waits for the device.
+            check: Gets the tables when they are on the CPU, and gives those to keep.
+        """
+        self._waiting.append((layer, numbers, tables, check))
+        held = [table for _, _, waiting, _ in self._waiting for table in waiting.values()]
+        if held[-1].device.type == "cpu" or sum(table.nbytes for table in held) > _HELD_BYTES:
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Bring to the CPU, and check, what is still on an accelerator."""
+        waiting, self._waiting = self._waiting, []
+        there = iter(on_cpu([table for _, _, tables, _ in waiting for table in tables.values()]))
+        for layer, numbers, tables, check in waiting:
+            self._store(layer, numbers, check({key: next(there) for key in tables}))
+
+    def _store(self, layer: int, numbers: tuple[int, ...], tables: Mapping[Hashable, Tensor]) -> None:
         row, held = self._layers.index(layer), self._held.setdefault(numbers, {})
         for key, table in tables.items():
             if key not in held:
-                held[key] = table.new_empty(len(self._layers), *table.shape, device="cpu")
+                held[key] = table.new_empty(len(self._layers), *table.shape)
             held[key][row] = table
         self._filled.setdefault(numbers, []).append(row)
 
     def of_sequence(self, number: int) -> dict[Hashable, Tensor]:
         """The tables [layer ...] of one sequence, in memory of its own."""
+        self.fetch()
         first, *others = (numbers for numbers in self._held if number in numbers)
         held = self._held[first]
         if first == (number,) and not others:
@@ -341,36 +485,39 @@ class MapTables:
         """One layer: its norms are certified and kept, the records are not."""
         settings, products = self.run.settings, self.run.model.memory.products
         for stack in stacks(records, self._buffers, settings):
-            norms = norms_of_stack(stack, settings, self.scopes, self._buffers, products)
-            self._certify(stack, norms, records)
-            tables: dict[Hashable, Tensor] = {
-                (name, scope): table for name in TABLES for scope, table in getattr(norms, name).items()
-            }
+            layer, norms = stack.record.layer, norms_of_stack(stack, settings, self.scopes, self._buffers, products)
+            found = {name: getattr(norms, name) for name in TABLES}
+            # A source token that many queries see, in a causal model too: half way before the last of them.
+            key = stack.positions[-1] // 2
+            if settings.method != "captum" and layer == self._compared:  # norms of "captum" are taken of vectors
+                found[_OF_COLUMN] = errors_of_column(stack, norms.values, key, settings)
             if self.heads:
                 by_head = head_norms(stack, settings, self.scopes, self.heads, buffers=self._buffers, products=products)
-                certify_heads(self.run.model, stack, by_head, self.heads, settings)
-                tables |= {(_HEADS, scope): table for scope, table in by_head.items()}
-            self._tables.keep(stack.record.layer, stack.numbers, tables)
+                found |= {_HEADS: by_head, _OF_CELL: errors_of_cell(stack, by_head, self.heads, settings)}
+            tables = {(name, scope): table for name, by_scope in found.items() for scope, table in by_scope.items()}
+            self._tables.keep(layer, stack.numbers, tables, partial(self._certified, layer, stack.numbers, key))
         if self._progress is not None:
             self._progress.step()
 
-    def _certify(self, stack: Stack, norms: LayerNorms, records: Mapping[int, LayerRecord]) -> None:
-        settings = self.run.settings
+    def _certified(
+        self, layer: int, numbers: tuple[int, ...], key: int, tables: Mapping[tuple[str, str], Tensor]
+    ) -> Mapping[tuple[str, str], Tensor]:
+        """The tables of a layer of some sequences, on the CPU, without those that are there to be checked."""
+        run, settings = self.run, self.run.settings
+        named = {name: {scope: tables[of, scope] for of, scope in tables if of == name} for name, _ in tables}
+        queries = [run.sequences[number].ascending for number in numbers]
         # Asked so that NaN fails too: Python's max may pass it by.
-        if not all(bool((errors <= settings.rtol).all()) for errors in norms.completeness.values()):
-            for index, number in enumerate(stack.numbers):
-                n_queries = len(records[number].queries)
-                errors = {scope: table[index, :n_queries] for scope, table in norms.completeness.items()}
-                certify(self.run.model, records[number], errors, settings)
-        if settings.method == "captum" or stack.record.layer != self._compared:
-            return  # norms of "captum" are taken of vectors
-        # A source token that many queries see, in a causal model too: half way before the last of them.
-        key = int(stack.record.queries[len(stack.record.queries) // stack.n_sequences - 1]) // 2
-        for scope, table in errors_of_column(stack, norms.values, key, settings).items():
+        if not all(bool((errors <= settings.rtol).all()) for errors in named["completeness"].values()):
+            for index, asked in enumerate(queries):
+                errors = {scope: table[index, : len(asked)] for scope, table in named["completeness"].items()}
+                certify(run.model, layer, asked, errors, settings)
+        for scope, table in named.pop(_OF_COLUMN, {}).items():
             if not bool((table <= settings.rtol).all()):
-                for index, number in enumerate(stack.numbers):
-                    worst = float(table[index, : len(records[number].queries)].max())
-                    _refuse_other_norms(self.run.model, stack, scope, f"token {key}", worst, settings)
+                for index, asked in enumerate(queries):
+                    worst = float(table[index, : len(asked)].max())
+                    _refuse_other_norms(run.model, layer, scope, f"token {key}", worst, settings)
+        certify_heads(run.model, layer, named.pop(_OF_CELL, {}), self.heads, settings)
+        return {(name, scope): table for name, by_scope in named.items() for scope, table in by_scope.items()}
 
     def results(self) -> list[ContributionMaps]:
         """One result a sequence, in the order of the input."""
@@ -418,3 +565,61 @@ def _provenance(model: Model, settings: Settings) -> dict[str, str]:
         "value_bias": settings.value_bias,
         "rtol": f"{settings.rtol:g}",
     }
+
+
+def _neurons_of(
+    model: Model,
+    record: LayerRecord,
+    settings: Settings,
+    cells: tuple[Sequence[int], Sequence[int]],
+    tokens: tuple[str, ...],
+    k: int,
+) -> NeuronShares:
+    queries, keys = cells
+    columns = torch.tensor(keys, device=record.resid_pre.device)
+    rows = [record.rows(torch.tensor([query], device=columns.device)) for query in queries]
+    scope = feed_step(record.block.order).scope
+    found = [neurons_of_row(row, settings, columns) for row in rows]
+    for row, of_row in zip(rows, found, strict=True):
+        certify(model, row.layer, row.queries.tolist(), {scope: of_row.feed.error(row.whole[scope])}, settings)
+        _refuse_wrong_sums(model, row, of_row, settings)
+    union = torch.unique(torch.cat([of_row.numbers for of_row in found]))
+
+    def stacked(name: str) -> Tensor:
+        return torch.stack([_in_columns(getattr(of_row, name), of_row, union) for of_row in found]).detach().cpu()
+
+    return NeuronShares(
+        shares=stacked("shares"),
+        token_shares=stacked("token_shares"),
+        coefficients=stacked("coefficients"),
+        bias_shares=stacked("bias_shares"),
+        norms=torch.stack([of_row.norms for of_row in found]).detach().cpu(),
+        share_error=torch.stack([of_row.share_errors for of_row in found]).detach().cpu(),
+        coefficient_error=torch.tensor([of_row.coefficient_error for of_row in found]),
+        names=tuple(neuron_name(record.block, number) for number in union.tolist()),
+        layer=record.layer,
+        scope=scope,
+        tokens=tokens,
+        queries=tuple(queries),
+        keys=tuple(keys),
+        model=model.name,
+        k=k,
+    )
+
+
+def _in_columns(values: Tensor, of_row: RowNeurons, union: Int[Tensor, " neuron"]) -> Tensor:
+    columns = values.new_zeros(*values.shape[:-1], len(union))
+    columns[..., torch.searchsorted(union, of_row.numbers)] = values
+    return columns
+
+
+def _refuse_wrong_sums(model: Model, record: LayerRecord, of_row: RowNeurons, settings: Settings) -> None:
+    for what, error in (
+        ("neurons' shares miss the contribution's norm", float(of_row.share_errors.max())),
+        ("tokens' shares miss the neurons' coefficients", of_row.coefficient_error),
+    ):
+        if not error <= settings.rtol:
+            raise CompletenessError(
+                f"{model.name}, layer {record.layer}, query {int(record.queries[0])}: {what} by {error:.1e} (tolerance "
+                f"{settings.rtol:.0e}). Half-precision or very large activations may need a higher rtol or a float32 model."
+            )

@@ -1,6 +1,7 @@
 """The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = [
@@ -19,6 +20,9 @@ __all__ = [
     "UnsupportedModelError",
     "UntrainedHeadError",
 ]
+
+
+_NO_MEMORY = re.compile("not enough memory|cannot allocate memory|can't allocate memory|out of memory", re.IGNORECASE)
 
 
 class FFBlockError(Exception):
@@ -64,6 +68,10 @@ class CompletenessError(FFBlockError, ArithmeticError):
     """Parts and bias do not sum to the model's own tensor."""
 
 
+class OutOfMemoryError(FFBlockError, MemoryError):
+    """A call would hold more memory than is free."""
+
+
 class CaptureError(FFBlockError, RuntimeError):
     """A forward pass did not deliver the tensors that were to be captured."""
 
@@ -78,6 +86,11 @@ class ProcessedWeightsWarning(UserWarning):
 
 class MissingSpaceWarning(UserWarning):
     """A target names a token that the model does not expect, and expects the same one with a space before it."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: Python's own, torch's of either device, or the loader's of a library."""
+    return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
 def brief(value: object, most: int = 80) -> str:

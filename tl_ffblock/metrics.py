@@ -346,12 +346,13 @@ def logit(
 ) -> AnswerMetric:
     """The logit of an answer at one position, less another's: a difference of logits is one of log-odds, in nats.
 
-    The logit of several tokens is the mean of theirs, so that the metric is linear in the logits.
+    The logit of several tokens is the mean of theirs, so that the metric is linear in the logits. A bare logit has a part that all
+    tokens share, which is often attributed to the first token; `minus="mean"` subtracts the mean of all logits.
 
     Args:
         answers: A token as text or id, the same for all prompts; or a list with one entry per prompt, each a token or
             several that count as one answer.
-        minus: What to subtract, likewise.
+        minus: What to subtract, likewise; or "mean" for the mean of the logits of all tokens (the token "mean" is passed as its id).
         at: Position to read, the last by default.
         model: Its tokenizer reads the words; may be left out where the metric is given to a call that knows the model.
 
@@ -360,6 +361,8 @@ def logit(
             one token.
     """
     right = Answers.given(answers, "answers")
+    if isinstance(minus, str) and minus == "mean":
+        return _bound(AnswerMetric(_centred_logit, right, None, at, "logit over the mean logit"), model)
     wrong = None if minus is None else Answers.given(minus, "minus")
     if wrong is not None and not (right.shared or wrong.shared) and len(right.prompts) != len(wrong.prompts):
         raise InputError(
@@ -417,15 +420,23 @@ def _bound(metric: AnswerMetric, model: Any) -> AnswerMetric:
 
 
 def _mean_logit(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run"]:
-    return rows[..., ids].mean(dim=-1)
+    return _chosen(rows, ids).mean(dim=-1)
+
+
+def _chosen(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run some"]:
+    return rows[..., torch.tensor(ids).to(rows.device, non_blocking=True)]
+
+
+def _centred_logit(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run"]:
+    return _chosen(rows, ids).mean(dim=-1) - rows.mean(dim=-1)
 
 
 def _probability(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run"]:
-    return rows.double().softmax(dim=-1)[..., sorted(set(ids))].sum(dim=-1)
+    return _chosen(rows.double().softmax(dim=-1), sorted(set(ids))).sum(dim=-1)
 
 
 def _rank(rows: Float[Tensor, "*run d_vocab"], ids: list[int]) -> Float[Tensor, "*run"]:
-    best = rows[..., ids].amax(dim=-1, keepdim=True)
+    best = _chosen(rows, ids).amax(dim=-1, keepdim=True)
     return 1.0 + (rows > best).sum(dim=-1).to(rows.dtype)
 
 

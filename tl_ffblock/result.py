@@ -8,19 +8,21 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, SupportsIndex, TypeVar, overload
+from types import UnionType
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import AbstractArray, Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError
+from tl_ffblock.errors import InputError, MapFileError, brief
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
 from tl_ffblock.signatures import refuse_options, strict
 
@@ -53,6 +55,11 @@ class Values:
 
     def __eq__(self, other: object) -> bool:
         return equal(self, other) if type(self) is type(other) else NotImplemented
+
+    @strict
+    def faults(self) -> Iterator[str]:
+        """What no file of this class can hold, beyond fields of other types and arrays of other sizes than their labels."""
+        yield from ()
 
 
 @strict
@@ -106,7 +113,7 @@ class Result(Values):
         Raises:
             MapFileError: if the file is of another version, or something is missing from it.
         """
-        read: One = _read(file, path)
+        read: One = _read(file, path, cls)
         return read
 
     def to_html(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str:
@@ -229,7 +236,7 @@ class Results(list[One], Generic[One]):
         file = read_tensors(Path(path))
         if file.kind != "tl_ffblock.Results":
             raise MapFileError(f"{path} holds one {file.kind}: load it by the class that saved it.")
-        return cls(_read(file, Path(path)))
+        return cls(_read(file, Path(path), tuple[Result, ...]))
 
     def __repr__(self) -> str:
         shown = [f"[{number}] {result!r}" for number, result in enumerate(super().__getitem__(slice(MOST_SHOWN)))]
@@ -311,20 +318,150 @@ def views() -> Any:
 
 
 def _write(path: Path, name: str, value: object) -> None:
+    labels, tensors = labels_of(value)
+    write_tensors(path, f"tl_ffblock.{name}", VERSION, {"value": labels}, tensors)
+
+
+def labels_of(value: object) -> tuple[Any, dict[str, Tensor]]:
+    """A result, or a tuple of results, as what JSON can hold and tensors by name; `from_labels` is the inverse."""
     tensors: dict[str, Tensor] = {}
-    labels = {"value": _encoded(value, "", tensors)}
-    write_tensors(path, f"tl_ffblock.{name}", VERSION, labels, tensors)
+    return _encoded(value, "", tensors), tensors
 
 
-def _read(file: TensorFile, path: Path) -> Any:
+def from_labels(labels: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """What `labels_of` took apart; see `as_described` for what a file must be compared with."""
+    return _decoded(labels, tensors)
+
+
+def _read(file: TensorFile, path: Path, kind: Any) -> Any:
     if file.version != VERSION:
         raise MapFileError(
             f"{path} holds {file.kind} in format version {file.version}, this library reads {VERSION}: make it again."
         )
+    return as_described(lambda: from_labels(file.labels["value"], file.tensors), kind, path)
+
+
+def as_described(made: Callable[[], Any], kind: Any, path: Path) -> Any:
+    """The value of a file, found to be of a class: fields of its types, arrays as long as their labels, numbers in their ranges.
+
+    Args:
+        made: Makes the value of what the file holds.
+        kind: The class, or another annotation.
+        path: The file, for the error.
+
+    Raises:
+        MapFileError: naming the first thing that is wrong.
+    """
     try:
-        return _decoded(file.labels["value"], file.tensors)
-    except (KeyError, TypeError, ValueError, ImportError) as error:
-        raise MapFileError(f"{path} does not describe a {file.kind} of this library: {error}.") from error
+        value = made()
+        wrong = next(_faults(value, kind, "", {}), None)
+    except Exception as error:  # labels can be of any form, and classes refuse them in many
+        raise MapFileError(f"{path} does not describe such a result of this library: {brief(error)}.") from error
+    if wrong is not None:
+        raise MapFileError(f"{path} does not describe such a result of this library: {wrong}.")
+    return value
+
+
+_LABELS = {
+    "layer": ("layers",),
+    "head": ("heads",),
+    "channel": ("channels",),
+    "query": ("queries",),
+    "key": ("keys", "tokens"),
+    "pos": ("labels", "tokens"),
+    "target": ("targets",),
+    "memory": ("memories",),
+    "method": ("methods",),
+    "bias": ("bias_names",),
+}
+"""Fields that label an axis, by its name in the annotation of an array; the first that a result has and that is not empty."""
+_COUNTED = ("layer", "head", "neuron", "expert", "rank")
+"""Fields that number something, from 0 on."""
+
+
+def _faults(value: Any, hint: Any, place: str, sizes: dict[str, int]) -> Iterator[str]:
+    """What makes a value none of its annotated type; arrays also by their axes, whose lengths `sizes` has and gets.
+
+    Args:
+        value: From a file.
+        hint: The annotation of its field.
+        place: The field.
+        sizes: Length of each named axis of the dataclass.
+    """
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        if all(any(_faults(value, option, place, dict(sizes))) for option in options):
+            yield f"{place}={brief(value)}, expected {hint}"
+    elif origin is Literal:
+        if value not in options:
+            yield f"{place}={brief(value)}, expected one of {options}"
+    elif isinstance(hint, type) and issubclass(hint, AbstractArray):
+        yield from _faults_of_array(value, hint, place, sizes)
+    elif not isinstance(value, {float: float | int}.get(hint, origin or hint) if hint is not Any else object) or (
+        isinstance(value, bool) and hint in (int, float)
+    ):
+        yield f"{place}={brief(value)}, expected {hint}"
+    elif isinstance(value, Values):
+        yield from _faults_of_fields(value, f"{place}.".lstrip("."))
+    elif isinstance(value, Mapping) and len(options) == 2:
+        for name, one in value.items():
+            yield from _faults(name, options[0], f"a key of {place}", {})
+            yield from _faults(one, options[1], f"{place}[{name!r}]", dict(sizes))
+    elif isinstance(value, tuple) and options:
+        expected = options[:1] * len(value) if options[-1] is Ellipsis else options
+        if len(expected) != len(value):
+            yield f"{place} has {len(value)} values, expected {len(expected)}"
+        for number, (one, option) in enumerate(zip(value, expected, strict=False)):
+            yield from _faults(one, option, f"{place}[{number}]", dict(sizes))
+
+
+def _faults_of_array(value: Any, hint: Any, place: str, sizes: dict[str, int]) -> Iterator[str]:
+    if not isinstance(value, hint):
+        shape = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor | np.ndarray) else brief(value)
+        yield f"{place} is {shape}, expected {hint.dtypes} [{hint.dim_str}]"
+        return
+    for axis, size in zip(hint.dim_str.split(), value.shape, strict=False):
+        if not axis.isidentifier():
+            break  # a number, or several axes under one name
+        if sizes.setdefault(axis, size) != size:
+            yield f"{place} has {size} along {axis}, expected {sizes[axis]}"
+
+
+def _faults_of_fields(value: Values, place: str) -> Iterator[str]:
+    """What is wrong with a dataclass: its fields, labels beside numbers, and what its class says itself."""
+    kind: Any = type(value)
+    held = {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
+    hints = _hints(kind)
+    labelled = {
+        axis: next((held[name] for name in names if _flat(held.get(name))), ()) for axis, names in _LABELS.items()
+    }
+    sizes = {axis: len(labels) for axis, labels in labelled.items() if labels}
+    for name, one in held.items():
+        yield from _faults(one, hints[name], f"{place}{name}", sizes)
+        if name in _COUNTED and isinstance(one, int) and one < 0:
+            yield f"{place}{name}={one}, expected 0 or more"
+    for axis in _axes(kind) & {"layer", "head", "channel", "query"}:
+        labels = labelled[axis]
+        doubled = axis != "query" and len(set(labels)) != len(labels)  # a row may be asked for twice
+        if doubled or any(isinstance(label, int) and label < 0 for label in labels):
+            yield f"{place}{_LABELS[axis][0]}={brief(labels)}, expected each once, and numbers from 0 on"
+    yield from (f"{place}{wrong}" for wrong in value.faults())
+
+
+def _flat(labels: object) -> bool:
+    """Whether there are labels of one axis: a tuple, and none of tuples, which are of several texts."""
+    return isinstance(labels, tuple) and bool(labels) and not isinstance(labels[0], tuple)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _axes(kind: Any) -> set[str]:
+    """Names of the axes of its arrays."""
+    return {axis for hint in _hints(kind).values() for axis in getattr(hint, "dim_str", "").split()}
 
 
 def _encoded(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
@@ -363,7 +500,10 @@ def _decoded(held: Any, tensors: Mapping[str, Tensor]) -> Any:
         case {"array": place}:
             return tensors[place].numpy()
         case {"map": items}:
-            return {_decoded(key, tensors): _decoded(one, tensors) for key, one in items}
+            held = {_decoded(key, tensors): _decoded(one, tensors) for key, one in items}
+            if len(held) != len(items):
+                raise ValueError("a key stands twice")
+            return held
         case {"list": items}:
             return [_decoded(one, tensors) for one in items]
         case {"tuple": items}:

@@ -8,12 +8,15 @@ Every public function and class of the package carries `strict` or `spelled_out`
    of their own, and so have ranges.
 """
 
+import ast
 import dataclasses
 import functools
 import inspect
 import math
 import operator
 import os
+import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, SupportsIndex, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -42,6 +45,83 @@ _MADE_BY = {
 """How callers come by an object."""
 
 
+ADVANCED = {
+    *("progress", "batch_size", "checkpoint", "max_memory"),
+    *("fwd_hooks", "cache", "method", "n_steps", "value_bias", "rtol", "precision", "chunk_bytes"),
+}
+"""Options that few calls need: the last ones of every signature."""
+
+
+class Annotation:
+    """An annotation that prints as its source has it, by the names of type aliases; `typing.get_type_hints` has the types."""
+
+    def __init__(self, owner: object, name: str, annotation: object) -> None:
+        self.owner, self.name, self.annotation = owner, name, annotation
+
+    def __repr__(self) -> str:
+        try:
+            return _texts(inspect.unwrap(self.owner))[self.name]  # type: ignore[arg-type]  # a class is returned as it is
+        except (OSError, SyntaxError, KeyError):  # no source, or a field of a class without one
+            return inspect.formatannotation(self.annotation)
+
+
+@functools.cache
+def _texts(owner: Any) -> dict[str, str]:
+    """The annotations of a function, or of the fields of a class and its bases, as they are written."""
+    node: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+    if isinstance(node, ast.ClassDef):
+        known = vars(sys.modules[owner.__module__])
+        bases = [
+            known[base.id] for base in node.bases if isinstance(base, ast.Name) and isinstance(known.get(base.id), type)
+        ]
+        found = {
+            name: text
+            for base in bases
+            if base.__module__.startswith("tl_ffblock")
+            for name, text in _texts(base).items()
+        }
+        written = [
+            (line.target.id, line.annotation)
+            for line in node.body
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        ]
+    else:
+        found, parameters = {}, node.args
+        every = [*parameters.posonlyargs, *parameters.args, parameters.vararg, *parameters.kwonlyargs, parameters.kwarg]
+        written = [*((one.arg, one.annotation) for one in every if one), ("return", node.returns)]
+    return found | {
+        name: getattr(text, "value", "") if isinstance(text, ast.Constant) and text.value else ast.unparse(text)
+        for name, text in written
+        if text
+    }
+
+
+class _Shown(inspect.Signature):
+    """A signature for readers: annotations by their names, a long one with a line per parameter."""
+
+    def __str__(self) -> str:
+        line = super().__str__()
+        if len(line) <= 100:
+            return line
+        kinds = [parameter.kind for parameter in self.parameters.values()]
+        lines = [f"    {parameter}," for parameter in self.parameters.values()]
+        if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+            lines.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "    *,")
+        returned = "" if self.return_annotation is self.empty else f" -> {self.return_annotation!r}"
+        return "\n".join(["(", *lines, f"){returned}"])
+
+
+def _shown(signature: inspect.Signature, owner: object, options: type | None = None) -> inspect.Signature:
+    def named(name: str, annotation: Any) -> Any:
+        owned = options is not None and name in options.__annotations__
+        return (
+            annotation if annotation is signature.empty else Annotation(options if owned else owner, name, annotation)
+        )
+
+    parameters = [p.replace(annotation=named(p.name, p.annotation)) for p in signature.parameters.values()]
+    return _Shown(parameters, return_annotation=named("return", signature.return_annotation))
+
+
 def strict(called: Called) -> Called:
     """A function, or a class with its constructor and public methods, whose wrong calls are refused in words.
 
@@ -49,7 +129,7 @@ def strict(called: Called) -> Called:
     value of another kind than the annotation's raises `InputError`. Values of a dataclass's fields are not looked at.
     """
     if not isinstance(called, type):
-        return _checked(called, inspect.signature(called))  # type: ignore[return-value]  # of the same signature
+        return _checked(called, inspect.signature(called), called)  # type: ignore[return-value]  # of the same signature
     for name, member in list(vars(called).items()):
         if name.startswith("_") and name != "__init__":
             continue
@@ -57,7 +137,8 @@ def strict(called: Called) -> Called:
             setattr(called, name, type(member)(strict(member.__func__)))
         elif inspect.isfunction(member) and not isinstance(getattr(member, "__signature__", None), inspect.Signature):
             fields = name == "__init__" and dataclasses.is_dataclass(called)
-            setattr(called, name, _checked(member, inspect.signature(member), values=not fields))
+            shown = called if fields else member
+            setattr(called, name, _checked(member, inspect.signature(member), shown, values=not fields))
     return called
 
 
@@ -69,7 +150,8 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
 
     Args:
         options: The TypedDict of `**options`.
-        defaults: The value of each key where it is not given, for the reader, in the order shown; it may have more keys.
+        defaults: The value of each key where it is not given, for the reader, in the order shown, advanced ones last; it may
+            have more keys.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -81,7 +163,8 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
             for name, default in defaults.items()
             if name in hints
         ]
-        return _checked(function, plain.replace(parameters=[*named, *shown]))
+        parameters = sorted([*named, *shown], key=lambda p: (p.kind, p.name in ADVANCED and p.default is not p.empty))
+        return _checked(function, plain.replace(parameters=parameters), function, options)
 
     return decorate
 
@@ -120,9 +203,13 @@ def whole(given: object) -> int | None:
 def real(given: object) -> float | None:
     """A finite number of any type; None for anything else: a truth value, a text, NaN, infinity."""
     plain = _plain(given)
-    if isinstance(plain, bool) or not isinstance(plain, int | float) or not math.isfinite(plain):
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
         return None
-    return float(plain)
+    try:
+        number = float(plain)
+    except OverflowError:  # a whole number of 400 digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _plain(given: object) -> object:
@@ -196,7 +283,14 @@ def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict
     return found
 
 
-def _checked(function: Callable[P, R], signature: inspect.Signature, *, values: bool = True) -> Callable[P, R]:
+def _checked(
+    function: Callable[P, R],
+    signature: inspect.Signature,
+    owner: object,
+    options: type | None = None,
+    *,
+    values: bool = True,
+) -> Callable[P, R]:
     @functools.cache
     def readers() -> dict[str, Reader]:  # at the first call: an annotation may name a class that is defined later
         return _readers(function, signature) if values else {}
@@ -212,7 +306,7 @@ def _checked(function: Callable[P, R], signature: inspect.Signature, *, values: 
                 refuse_value(name, given[name], words)
         return function(*args, **kwargs)
 
-    checked.__signature__ = signature  # type: ignore[attr-defined]
+    checked.__signature__ = _shown(signature, owner, options)  # type: ignore[attr-defined]
     return checked
 
 

@@ -152,8 +152,16 @@ def summary(values: np.ndarray) -> tuple[float, float, float, int]:
     return float(interval.mean), float(interval.low), float(interval.high), int(interval.counts)
 
 
-def tables(work: Path, out: Path) -> None:
-    """Means, costs and paired differences of all sets that there are."""
+def tables(work: Path, out: Path, methods: list[str] | None) -> None:
+    """Means, costs and paired differences of all sets that there are; of some methods, whose rows then replace theirs in the files."""
+
+    def write(table: pd.DataFrame, name: str) -> None:
+        rows = table.round(3)
+        if methods:
+            before = pd.read_csv(out / name)
+            rows = pd.concat([before[~before["method"].isin(methods)], rows[rows["method"].isin(methods)]])
+        rows.astype({"n": "Int64"}).to_csv(out / name, index=False)
+
     rows: list[tuple[Any, ...]] = []
     differences: list[tuple[Any, ...]] = []
     for name in SETS:
@@ -181,8 +189,8 @@ def tables(work: Path, out: Path) -> None:
         )
     columns = ["set", "removal", "method", "measure", "mean", "low", "high", "n"]
     for table, file in ((rows, "faithfulness.csv"), (differences, "faithfulness_differences.csv")):
-        pd.DataFrame(table, columns=columns).astype({"n": "Int64"}).round(3).to_csv(out / file, index=False)
-    rule_differences(work).round(3).to_csv(out / "faithfulness_rule.csv", index=False)
+        write(pd.DataFrame(table, columns=columns), file)
+    write(rule_differences(work), "faithfulness_rule.csv")
     if (work / "components.csv").is_file():
         components(work).round(3).to_csv(out / "faithfulness_components.csv", index=False)
 
@@ -246,7 +254,9 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS), help="scores and removals of these alone")
+    parser.add_argument(
+        "--methods", nargs="*", choices=list(METHODS), help="scores, removals and rows of tables of these alone"
+    )
     parser.add_argument("--removal", nargs="*", choices=["mask", "mean"], default=["mask", "mean"])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=HERE)
@@ -254,7 +264,7 @@ def main() -> None:
     if options.device == "cpu":
         torch.set_num_threads(1)
     if options.work_to_do == "tables":
-        tables(options.work, options.out)
+        tables(options.work, options.out, options.methods)
     elif options.work_to_do == "components":
         run_components(options)
     else:

@@ -36,10 +36,10 @@ ESTIMATES: dict[str, dict[str, Any]] = {
 """Nodes of both five-step estimates are Gauss-Legendre's; EAP-IG as published takes equal steps."""
 
 
-def pairs(model: Any) -> Iterator[tuple[Tensor, Tensor, Any]]:
+def pairs(model: Any, templates: tuple[str, ...] = TEMPLATES) -> Iterator[tuple[Tensor, Tensor, Any]]:
     """Clean and corrupted tokens with the target: a difference above 0.5 which the corruption lowers by more than 1."""
     names = [name for name in NAMES if single(model, f" {name}") is not None]
-    for template, (io, s) in product(TEMPLATES, [(a, b) for a in names for b in names if a != b][::3]):
+    for template, (io, s) in product(templates, [(a, b) for a in names for b in names if a != b][::3]):
         texts = (template.format(io=io, s=s, s2=s2) for s2 in (s, io))
         clean, corrupted = (model.to_tokens(text)[0].cpu() for text in texts)
         target = ffb.logit(single(model, f" {io}"), minus=single(model, f" {s}"))

@@ -1,6 +1,6 @@
 """AttnLRP (Achtibat et al. 2024) by its authors' package, where that is installed: `pip install --no-deps lxt==2.1`.
 
-For comparison alone: the rules are no part of this package, and lxt's licence grants no patent rights. It patches classes of
+For comparison alone: the rules are not part of this package, and lxt's licence grants no patent rights. It patches classes of
 transformers for a Llama that is loaded once more; the patches are taken back after each call, since the bridge runs the same
 classes. Three things keep lxt 2.1 from running with transformers 5 as it is, and are gone round here:
 

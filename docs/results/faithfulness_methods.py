@@ -1,18 +1,16 @@
 """The methods of faithfulness.md: a model and an example become a score for every token.
 
-Ours are calls of the package; "hidden keys" and "path + hidden keys" are made of what they give (faithfulness_rule.py). The
-others are written from their definitions:
+Ours are calls of the package, "hidden keys" and "path + hidden keys" among them (faithfulness_rule.py). Attention rollout, the
+rollout of maps and ALTI are those of `ffb.aggregation`. The others are written from their definitions:
 
 * gradient norm: `||df/dx_j||` by the token's embedding.
 * Integrated Gradients (Sundararajan et al. 2017) on the embeddings by Captum, `STEPS` steps, summed over the embedding, from
   zero, from the embedding of the padding token at every position, and from the vocabulary's mean.
 * attention: the weights that the row which is read gives, mean over heads of the last layer, or of all layers.
-* attention rollout (Abnar and Zuidema 2020): the product over layers of `(A + 1) / 2`, A the mean over heads.
-* rollout of maps: the product over layers of our maps of whole layers, rows scaled to 1. A warning, no method: see the page.
-* ALTI (Ferrando et al. 2022): in each layer `c_ij = max(0, ||y_i||_1 - ||y_i - F_i(x_j)||_1)`, rows scaled to 1, y the output of the
-  attention block with the residual; the product M over layers.
-* ALTI-Logit (Ferrando et al. 2023): `sum_l sum_k <Attn_l(n <- k), w> M_{l-1}[k, j]` plus the token's own residual, w the logits'
+* ALTI-Logit (Ferrando et al. 2023): `sum_l sum_k <Attn_l(n <- k), w> M_{l-1}[k, j]` plus the token's own residual, M ALTI, w the logits'
   direction through the final norm at the run's scale. Written here for Llama; the authors' code knows GPT-2, OPT and BLOOM.
+* GIM (Edin et al. 2025) by hooks that change the backward pass alone (gradient_rules.py), from zero and not, as its authors'
+  package, from the space token; SmolLM2 alone, since hooks do not reach the softmax of MiniLM.
 * AttnLRP (Achtibat et al. 2024) by its authors' package, SmolLM2 alone, where that is installed: `pip install --no-deps lxt==2.1`
   (faithfulness_lxt.py). No part of the package, since its authors grant no patent rights.
 """
@@ -28,6 +26,7 @@ import tl_ffblock as ffb
 from docs.results import faithfulness_lxt
 from docs.results.faithfulness_rule import hidden_keys, path_and_hidden_keys
 from docs.results.faithfulness_sets import Example
+from docs.results.gradient_rules import GIM
 from tl_ffblock.attribution import Direction
 from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import identify
@@ -45,6 +44,13 @@ def rules(name: str) -> Callable[[Any, Example], Tensor]:
         return result.tokens + result.positions + result.token_types
 
     return scores
+
+
+def gim(model: Any, example: Example) -> Tensor:
+    """Embeddings times derivatives under the rules of GIM."""
+    return ffb.attribute(
+        model, example.tokens, example.target, rules=GIM.rules, of=(), fwd_hooks=GIM.hooks(model)
+    ).entering
 
 
 class Embedded:
@@ -107,89 +113,41 @@ def attention(last: bool) -> Callable[[Any, Example], Tensor]:
 
 def attention_rollout(model: Any, example: Example) -> Tensor:
     """Of the row that is read."""
-    patterns = ffb.attention_maps(model, example.tokens).values.cpu().double().mean(dim=1)
-    return rolled(patterns / 2 + torch.eye(patterns.shape[-1], dtype=torch.float64) / 2)[read_at(example)]
+    return ffb.aggregation.rollout(ffb.attention_maps(model, example.tokens))["rollout", -1][read_at(example)]
 
 
 def map_rollout(model: Any, example: Example) -> Tensor:
     """Of the row that is read."""
-    maps = ffb.contribution_maps(model, example.tokens)
-    layers = maps[whole_layer(maps.order)].cpu().double()
-    return rolled(layers / layers.sum(dim=-1, keepdim=True))[read_at(example)]
+    return ffb.aggregation.rollout(ffb.contribution_maps(model, example.tokens))["rollout", -1][read_at(example)]
 
 
 def alti(model: Any, example: Example) -> Tensor:
     """Of the row that is read."""
-    return AttentionVectors(model, example).mixing()[-1][read_at(example)]
+    return ffb.aggregation.alti(model, example.tokens)["ALTI", -1][read_at(example)]
 
 
 def alti_logit(model: Any, example: Example) -> Tensor:
     """Written for a Pre-LN model with an RMSNorm at its end."""
-    vectors = AttentionVectors(model, example)
     device = next(model.parameters()).device
-    logits, cache = model.run_with_cache(
-        example.tokens[None].to(device), names_filter=lambda name: "hook_resid_post" in name
-    )
+    with ffb.capture(model) as records, torch.no_grad():
+        logits = model(example.tokens[None].to(device))
     leaf = logits.detach().requires_grad_()
     (by_logits,) = torch.autograd.grad(example.target(leaf).sum(), leaf)
-    end = list(cache.values())[-1][0, -1].detach()
+    last = model.cfg.n_layers - 1
+    end = records[last].whole["AtbLnFfRes"][0, -1]
     norm = model.ln_final.original_component
     scale = torch.rsqrt((end**2).mean() + norm.variance_epsilon)
     w = (scale * norm.weight.detach() * (model.W_U.detach() @ by_logits[0, -1])).cpu().double()
-    mixing = vectors.mixing()
-    n = len(example.tokens)
-    scores = torch.zeros(n, dtype=torch.float64)
-    for layer, parts in enumerate(vectors.parts):
-        written = parts[-1].double() @ w
-        written[-1] -= vectors.inputs[layer][-1].double() @ w  # the residual is no attention
-        scores += written @ (mixing[layer - 1] if layer else torch.eye(n, dtype=torch.float64))
-    scores[-1] += vectors.inputs[0][-1].double() @ w
+    before = [torch.eye(len(example.tokens), dtype=torch.float64)]
+    before += ffb.aggregation.alti(model, example.tokens, cache=records)["ALTI"]
+    scores = torch.zeros(len(example.tokens), dtype=torch.float64)
+    for layer in range(last + 1):
+        parts = ffb.decompose(model, example.tokens, layer=layer, cache=records).parts("Atb")[-1].cpu().double()
+        written = parts @ w
+        written[-1] -= records[layer].resid_pre[0, -1].cpu().double() @ w  # the residual is not attention
+        scores += written @ before[layer]
+    scores[-1] += records[0].resid_pre[0, -1].cpu().double() @ w
     return scores
-
-
-class AttentionVectors:
-    """By layer the vectors `F_i(x_j)` of attention and residual, [query key d_model], and what enters."""
-
-    def __init__(self, model: Any, example: Example) -> None:
-        self.parts, self.sums, self.inputs = [], [], []
-        with ffb.capture(model) as records, torch.no_grad():
-            model(example.tokens[None].to(next(model.parameters()).device))
-        for layer in range(model.cfg.n_layers):
-            vectors = ffb.decompose(model, example.tokens, layer=layer, cache=records)
-            self.parts.append(vectors.parts("Atb").cpu())
-            self.sums.append(vectors.whole("Atb").cpu())
-            self.inputs.append(records[layer].resid_pre[0].cpu())
-
-    def mixing(self) -> list[Tensor]:
-        """After every layer: the product of ALTI's matrices up to it."""
-        product, products = None, []
-        for parts, whole in zip(self.parts, self.sums, strict=True):
-            distance = (whole[:, None] - parts).abs().sum(dim=-1)
-            shares = (whole.abs().sum(dim=-1)[:, None] - distance).clamp(min=0).double()
-            if example_is_causal(parts):
-                shares = shares.tril()
-            matrix = shares / shares.sum(dim=-1, keepdim=True).clamp(min=1e-12)
-            product = matrix if product is None else matrix @ product
-            products.append(product)
-        return products
-
-
-def example_is_causal(parts: Tensor) -> bool:
-    """Whether later tokens bring nothing."""
-    return not bool(parts[0, 1:].any())
-
-
-def rolled(layers: Tensor) -> Tensor:
-    """The product of [layer query key], the first layer rightmost."""
-    product = layers[0]
-    for matrix in layers[1:]:
-        product = matrix @ product
-    return product
-
-
-def whole_layer(order: str) -> str:
-    """The scope of a whole layer."""
-    return {"pre_ln": "AtbLnFfRes", "post_ln": "AtbFfResLn"}[order]
 
 
 def read_at(example: Example) -> int:
@@ -206,6 +164,7 @@ METHODS: dict[str, Callable[[Any, Example], Tensor]] = {
     "patching": rules("patching"),
     "hidden keys": hidden_keys,
     "path + hidden keys": path_and_hidden_keys,
+    "GIM": gim,
     "gradient x input": rules("gradient"),
     "gradient norm": gradient_norm,
     "IG from zero": integrated_gradients("zero"),
@@ -221,4 +180,4 @@ METHODS: dict[str, Callable[[Any, Example], Tensor]] = {
 """By name."""
 if faithfulness_lxt.there():
     METHODS["AttnLRP"] = faithfulness_lxt.attnlrp
-NOT_OF_ENCODERS = ("ALTI-Logit", "AttnLRP")
+NOT_OF_ENCODERS = ("ALTI-Logit", "AttnLRP", "GIM")

@@ -9,8 +9,9 @@ With g_i the target's derivative by z_i (rules of `ffb.attribute`) the target fa
 
     score_j = sum over layers, heads and i != j of  P_ij / (1 - P_ij) <g_i, v_j - z_i>.
 
-All of it stands in one result of `ffb.attribute`: `edges` are `P_ij <g_i, v_j>` and `heads` are `<g_i, z_i>`. Scores do not sum to
-the target: they estimate what is lost, each for itself. In a model that is one layer of attention they are what is lost.
+`ffb.attribute(..., of="masking").masking` gives it. Scores do not sum to the target: they estimate what is lost, each for itself.
+In a model that is one layer of attention they are what is lost. Candidates are made of `edges`, `P_ij <g_i, v_j>`, and `heads`,
+`<g_i, z_i>`.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,23 +29,18 @@ Candidate: TypeAlias = Callable[[Mapping[str, Attribution], Tensor], Tensor]
 """A score for every token, by the attributions of every rule and the pattern [layer head query key]."""
 RULES: tuple[RuleName, ...] = ("path", "patching", "gradient")
 NEARLY_ALL = 1e-3
-"""What is left of a pattern where a head looks at one token alone, at least: below that rounding decides."""
+"""What is left of a pattern where a head looks at one token alone, at least; `Attribution.masking` sums the others' weights."""
 
 
 def hidden_keys(model: Any, example: Example) -> Tensor:
     """The rule that was chosen: at once, by the derivatives of `path`."""
-    return when_hidden(_by(model, example, "path"), pattern_of(model, example), at_once=True)
+    return ffb.attribute(model, example.tokens, example.target, of="masking").masking
 
 
 def path_and_hidden_keys(model: Any, example: Example) -> Tensor:
     """The second that was chosen: what `path` gives to tokens, plus what they lose by the derivatives of `patching`."""
-    return entering(_by(model, example, "path")) + when_hidden(
-        _by(model, example, "patching"), pattern_of(model, example), at_once=True
-    )
-
-
-def _by(model: Any, example: Example, rules: RuleName) -> Attribution:
-    return ffb.attribute(model, example.tokens, example.target, rules=rules, of=("heads", "edges"))
+    path = ffb.attribute(model, example.tokens, example.target, of=())
+    return path.entering + ffb.attribute(model, example.tokens, example.target, rules="patching", of="masking").masking
 
 
 def entering(result: Attribution) -> Tensor:

@@ -8,7 +8,7 @@ import pandas as pd
 from docs.markdown import claim, interval, number
 from docs.results.faithfulness_tables import FOLDER, REFERENCES, SETS, stored
 
-LRP, FIRST, SECOND = "AttnLRP", "hidden keys", "path + hidden keys"
+LRP, GIM, FIRST, SECOND = "AttnLRP", "GIM", "hidden keys", "path + hidden keys"
 OF_SMOLLM2 = [name for name in SETS if name != "sst2"]
 SHORT = ("sva", "ioi", "known", "wikitext")
 Row = Mapping[str, Any]
@@ -33,7 +33,17 @@ def rules() -> dict[tuple[str, str, str], Row]:
 
 def in_short() -> str:
     """The findings of the page."""
-    parts = (_path_is_first, _attnlrp, _exceptions, _cause, _components, _lengths, _own_rule, _exactness)
+    parts = (
+        _predicts_masking,
+        _path_is_first,
+        _attnlrp,
+        _exceptions,
+        _cause,
+        _components,
+        _lengths,
+        _own_rule,
+        _exactness,
+    )
     return "\n".join(f"- {part()}" for part in parts)
 
 
@@ -42,10 +52,20 @@ def said_of_rules() -> str:
     return "\n".join(f"- {part()}" for part in (_first_choice, _second_choice, _other_measures))
 
 
+def _predicts_masking() -> str:
+    short = means("correlation").loc[[SECOND, GIM, LRP, "path"], list(SHORT)].mean(axis=1)
+    return claim(
+        f'**What masking a token of a short prompt does is predicted best by "{SECOND}"**, `result.entering` of `rules="path"` plus '
+        f'`attribute(..., rules="patching", of="masking").masking`: correlation {number(short[SECOND])} in the mean over four sets, '
+        f"{GIM} {number(short[GIM])}, {LRP} {number(short[LRP])}, `path` {number(short['path'])}.",
+        short[SECOND] > short[GIM] > short[LRP] > short["path"],
+    )
+
+
 def _path_is_first() -> str:
     tables = [means("correlation"), means("correlation", "mean"), means("area")]
     orders = [table.dropna().mean(axis=1).sort_values(ascending=False).index for table in tables]
-    differences = [row for (_, method), row in minus("correlation").items() if method not in (LRP, FIRST, SECOND)]
+    differences = [row for (_, method), row in minus("correlation").items() if method not in (LRP, GIM, FIRST, SECOND)]
     differences = [row for row in differences if row["method"] != "leave one out"]
     return claim(
         "**One backward pass of `path` says more of what is needed than the other methods that were run on every set, in the mean over "
@@ -77,7 +97,7 @@ def _three_measures() -> list[pd.DataFrame]:
 def _exceptions() -> str:
     correlation, area = minus("correlation"), minus("area")
     ahead = ("gradient norm", "ALTI", "patching")
-    others = (LRP, FIRST, SECOND, "leave one out")
+    others = (LRP, GIM, FIRST, SECOND, "leave one out")
     behind = {key for key, row in correlation.items() if row["high"] < 0 and key[1] not in others}
     of_area = ", ".join(f"{name} {_signed(area['ioi', name])}" for name in ("patching", "gradient norm", "ALTI"))
     on_agreement = correlation["sva", "patching"]

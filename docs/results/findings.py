@@ -37,6 +37,8 @@ WHAT = {
     "smollm2-sst2-ignored": ("{} of SST-2 dev, seed 0", "outliers with dimensions ignored"),
     "smollm2-wikitext2": ("{} of 1832 paragraphs, seed 0", "contextualization, amplification"),
     "smollm2-wikitext2-vectors": ("first {} of 1832 paragraphs", "bypass, outliers"),
+    "minilm-sst2-between": ("{}, all of SST-2 dev", "between-layers"),
+    "smollm2-sst2-between": ("{} of SST-2 dev, seed 0", "between-layers"),
 }
 """How each run's sample was drawn, and what was computed."""
 
@@ -327,6 +329,40 @@ def mutual_information() -> str:
     return table(head, rows)
 
 
+def between_layers() -> str:
+    """Changes of maps from layer to layer, of neighbours and of the two ends."""
+    rows = []
+    for run in ("minilm-sst2-between", "smollm2-sst2-between"):
+        for scope, pairs in stored(run, "between-layers_pairs").groupby("scope", sort=False):
+            near, far = pairs[pairs["steps"] == 1].set_index("layer")["change"], pairs.loc[pairs["steps"].idxmax()]
+            far_apart = f"{_three(far['change'])} ± {_three(NORMAL_95 * far['deviation'] / far['sequences'] ** 0.5)}"
+            rows.append([*_titles(run), f"`{scope}`", _three(near.median()), *_at_extremes(near, _three), far_apart])
+    head = ["model", "data", "maps at", "to the next layer, median", "least (from layer)", "most (from layer)"]
+    return table([*head, "first to last layer, 95 % interval of the mean"], rows)
+
+
+def said_of_layers() -> str:
+    """The same in words."""
+    growing, most = [], {}
+    for run in ("minilm-sst2-between", "smollm2-sst2-between"):
+        for scope, pairs in stored(run, "between-layers_pairs").groupby("scope"):
+            by_steps = pairs.groupby("steps")["change"].mean()
+            growing.append(by_steps.corr(pd.Series(by_steps.index, by_steps.index), "spearman"))
+            near = pairs[pairs["steps"] == 1].set_index("layer")["change"]
+            most[run, scope] = near.nlargest(2 if run.startswith("minilm") else 1).index.tolist()
+    minilm, smollm2 = (
+        {tuple(sorted(layers)) for (run, _), layers in most.items() if run.startswith(name)} for name in MODELS
+    )
+    ((layer,),) = smollm2
+    return claim(
+        "Maps of two layers differ more the further apart the layers are, in both models and at both scopes. MiniLM's change most between "
+        f"the first two layers and the last two, SmolLM2's from layer {layer} to {layer + 1}. Cells are those that a position can reach. "
+        "Each map begins from its own layer's tokens, so that this is not the change within a layer.",
+        min(growing) > 0.85,
+        minilm == {(0, 4)},
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "samples": samples,
     "finding-1-said": said_of_changes,
@@ -340,5 +376,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "finding-6": kinds_of_pairs,
     "finding-6-occurrences": kinds_by_occurrences,
     "finding-7": mutual_information,
+    "between-layers-said": said_of_layers,
+    "between-layers": between_layers,
     **methods_tables.BLOCKS,
 }

@@ -1,12 +1,14 @@
 """Measures what flow.md is about on SmolLM2-135M-Instruct, and writes its tables and figures.
 
     python docs/results/flow_sample.py facts  --data known_1000.json --n 20
+    python docs/results/flow_sample.py more   --data known_1000.json --n 8
     python docs/results/flow_sample.py norms  --data known_1000.json --n 20
     python docs/results/flow_sample.py always --data wiki.test.txt --n 60
     python docs/results/flow_sample.py ioi    --data ioi.json --n 60
 
 Facts are prompts whose answer's first token is the model's own; indirect-object prompts have two names that are one token
-each. Every part writes tables to flow-smollm2/ beside this file.
+each. "more" has what graphs do not show, on facts and on as many random tokens. Every part writes tables to flow-smollm2/ beside
+this file.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tl_ffblock.attribution import flow_graph
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, ordinary_ids
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.bridge.runs import open_run
@@ -33,7 +35,7 @@ from tl_ffblock.layer.neurons import coefficients, neuron_values
 from tl_ffblock.layer.records import LayerRecord
 
 OUT = Path(__file__).resolve().parent / "flow-smollm2"
-SEED, K, MOST_ACTIVE = 0, 50, 100
+SEED, K, MOST_ACTIVE, ROGUE = 0, 50, 100, 3
 FUNCTION_WORDS = [
     "the",
     "a",
@@ -175,6 +177,118 @@ def measure_facts(model: Any, prompts: list[str]) -> None:
     means = frame.groupby(["pair", "layer"], sort=False)["overlap"].mean().reset_index()
     write("overlap", means.assign(prompts=len(prompts)).to_dict("records"))
     write("alignment", pd.DataFrame(aligned).to_dict("records"))
+
+
+def measure_more(model: Any, prompts: list[str]) -> None:
+    """`I_k` on facts and on random tokens, heads without W_O among them; tokens that norms change most; always-on neurons' dimensions."""
+    ordinary, generator = ordinary_ids(identify(model)), torch.Generator().manual_seed(SEED)
+    facts_ids = [torch.tensor(ids_of(model, prompt)) for prompt in prompts]
+    random_ids = [ordinary[torch.randint(len(ordinary), ids.shape, generator=generator)] for ids in facts_ids]
+    rows: list[dict[str, Any]] = []
+    changes = torch.zeros(2, 3, model.cfg.d_vocab, dtype=torch.float64)
+    sizes = torch.zeros(30, model.cfg.d_model)
+    for sample, prompts_ids in (("facts", facts_ids), ("random tokens", random_ids)):
+        for ids in prompts_ids:
+            with ffb.capture(model) as records:
+                model(ids[None])
+            layers = [records[layer].sequence(0) for layer in range(30)]
+            rows += [
+                dict(sample=sample, layer=record.layer, **row)
+                for record in layers
+                for row in vector_pairs(model, record, layers[-1], ids)
+            ]
+            for record in layers if sample == "facts" else ():
+                changes[:, record.layer // 10] += norm_changes(model, record) / 10 / len(prompts_ids)
+                sizes[record.layer] += record.resid_pre[1:].abs().sum(dim=0)
+    keys = ["sample", "pair", "layer"]
+    write(
+        "more",
+        pd.DataFrame(rows)
+        .groupby(keys, sort=False)["overlap"]
+        .mean()
+        .reset_index()
+        .assign(prompts=len(prompts))
+        .to_dict("records"),
+    )
+    write("norm_tokens", list(changed_tokens(model, changes)))
+    write("rogue", list(rogue_dimensions(layers, sizes)))
+
+
+def vector_pairs(model: Any, record: LayerRecord, last: LayerRecord, ids: Tensor) -> Iterator[dict[str, Any]]:
+    """Pairs of one layer's vectors at the last position, with their overlap."""
+    z = torch.einsum("hk,khe->he", record.pattern[:, -1], record.head_values)
+    written = torch.einsum("he,hed->hd", z, record.block.attention.w_o)
+    m, values = coefficients(record)[-1], neuron_values(record.block)
+    active = (m.abs() * values.norm(dim=-1)).topk(10).indices
+    whole = {name: tensor[-1:] for name, tensor in record.whole.items()}
+    vectors = {
+        "head without W_O": torch.block_diag(*z[:, None]),
+        "head": written,
+        "largest head": written[written.norm(dim=-1).argmax()][None],
+        "memory": m[active, None].sign() * values[active],
+        "random vector": torch.randn(16, written.shape[1], generator=torch.Generator().manual_seed(record.layer)),
+        "attention": whole["Attn"],
+        "layer input": record.resid_pre[-1:],
+        "what the feed-forward reads": whole["AtbLn"],
+        "layer output": whole["AtbLnFfRes"],
+        "final output": last.whole["AtbLnFfRes"][-1:],
+    }
+    tops = dict(
+        zip(
+            vectors,
+            top_tokens(model, torch.cat(list(vectors.values())), K).split([len(v) for v in vectors.values()]),
+            strict=True,
+        )
+    )
+    for first in ("head without W_O", "head", "largest head", "random vector"):
+        for second in ("attention", "layer output", "final output"):
+            yield dict(
+                pair=f"{first}, {second}",
+                overlap=float(overlap(tops[first], tops[second].expand_as(tops[first])).mean()),
+            )
+    for first, second in (
+        ("attention", "layer input"),
+        ("layer output", "final output"),
+        ("memory", "what the feed-forward reads"),
+    ):
+        yield dict(
+            pair=f"{first}, {second}", overlap=float(overlap(tops[first], tops[second].expand_as(tops[first])).mean())
+        )
+    for name in ("memory", "random vector"):
+        yield dict(
+            pair=f"token that is read, {name}", overlap=float((tops[name] == ids[-1]).any(dim=-1).double().mean())
+        )
+    bare = top_tokens(model, vectors["layer output"], K, reading="direction")
+    yield dict(pair="layer output, without the final norm", overlap=float(overlap(bare, tops["layer output"]).mean()))
+
+
+def norm_changes(model: Any, record: LayerRecord) -> Tensor:
+    """By how much the probability of every token changes in what the last position says, at each norm: [norm d_vocab]."""
+    pairs = ((record.resid_pre, record.block.attn_norm), (record.whole["Atb"], record.block.ff_norm))
+    vectors = [vector for x, norm in pairs if norm is not None for vector in (x[-1], norm(x[-1:])[0])]
+    chances = read_out(identify(model), "final_norm")(torch.stack(vectors)).double().softmax(dim=-1)
+    return chances[1::2] - chances[::2]
+
+
+def changed_tokens(model: Any, changes: Tensor) -> Iterator[dict[str, Any]]:
+    """The tokens whose mean probability rises and falls most at a norm, by third of the layers."""
+    for norm, of_norm in zip(("attention", "feed-forward"), changes, strict=True):
+        for third, change in enumerate(of_norm):
+            for side, sign in (("gains", 1), ("loses", -1)):
+                for token in (sign * change).topk(5).indices.tolist():
+                    word = label(identify(model), torch.tensor([token]))[0].strip()
+                    yield dict(norm=norm, layer=10 * third, side=side, token=word, change=float(change[token]))
+
+
+def rogue_dimensions(layers: list[LayerRecord], sizes: Tensor) -> Iterator[dict[str, Any]]:
+    """Of always-on neurons the share of their values on the three dimensions that are largest in the stream, and of the median neuron."""
+    neurons = pd.read_csv(OUT / "always_on.csv").query("above_90 > 0")
+    for row in neurons.itertuples():
+        squares = neuron_values(layers[int(row.layer)].block).double() ** 2
+        largest = sizes[int(row.layer)].topk(ROGUE).indices
+        shares = squares[:, largest].sum(dim=-1) / squares.sum(dim=-1)
+        of = dict(share=float(shares[int(row.neuron)]), of_others=float(shares.median()))
+        yield dict(layer=int(row.layer), neuron=int(row.neuron), dimensions=" ".join(map(str, largest.tolist())), **of)
 
 
 def layer_pairs(graph: Any, tops: Tensor, layer: int) -> Iterator[dict[str, Any]]:
@@ -396,7 +510,7 @@ def measure_ioi(model: Any, rows: list[Mapping[str, Any]], n: int) -> None:
 def main() -> None:
     """Measure one part."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["facts", "norms", "always", "ioi"])
+    parser.add_argument("part", choices=["facts", "more", "norms", "always", "ioi"])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--n", type=int, default=20)
     options = parser.parse_args()
@@ -412,7 +526,7 @@ def main() -> None:
         measure_always_on(model, [" ".join(line.split()[:40]) for line in lines[: options.n]])
     else:
         prompts = list(facts(options.data, options.n, model))
-        (measure_facts if options.part == "facts" else measure_norms)(model, prompts)
+        {"facts": measure_facts, "more": measure_more, "norms": measure_norms}[options.part](model, prompts)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,80 @@ def said_of_overlaps() -> str:
     )
 
 
+def more() -> str:
+    """`I_50` of pairs on facts and on random tokens, by third of the layers."""
+    frame = stored("more")
+    means = frame.pivot_table(index="pair", columns=["sample", "third"], values="overlap", sort=False)
+    rows = [
+        [str(pair), *(number(value, 3) for value in of_pair)]
+        for pair, of_pair in zip(means.index, means.to_numpy(), strict=True)
+    ]
+    return table(["pair", *(f"{sample}, {third}" for sample in ("facts", "random") for third in THIRDS)], rows)
+
+
+def said_of_more() -> str:
+    """Heads without W_O, random prompts, and what a memory says of the token that is read."""
+    frame = stored("more")
+    means = frame.pivot_table(index="pair", columns=["sample", "third"], values="overlap")
+
+    def told(pair: str, sample: str = "facts") -> str:
+        return ", ".join(number(value) for value in means.loc[pair, sample])
+
+    bare, noise = (means.loc[f"{name}, attention", "facts"].max() for name in ("head without W_O", "random vector"))
+    heads, outputs = "largest head, layer output", "layer output, final output"
+    said = [percent(value) for value in means.loc["token that is read, memory", "facts"]]
+    return "\n".join(
+        [
+            claim(
+                "- Heads without W_O (each head's numbers at their own place, read as a vector of the stream) share "
+                f"{told('head without W_O, attention')} with attention by thirds, random vectors {told('random vector, attention')}: "
+                "chance, as in the paper.",
+                bare < noise + 0.02,
+            ),
+            f"- On random tokens the largest head shares {told(heads, 'random tokens')} with the layer's output, on facts "
+            f"{told(heads)}; the layer's output shares {told(outputs, 'random tokens')} with the final one, on facts {told(outputs)}.",
+            f"- The ten most active memories have the token that is read among their 50 in {', '.join(said)} by thirds, and share "
+            f"{told('memory, what the feed-forward reads')} with what the feed-forward reads.",
+            f"- Read without the final norm, a layer's output shares {told('layer output, without the final norm')} with its own reading.",
+        ]
+    )
+
+
+def norm_tokens() -> str:
+    """The tokens whose probability rises and falls most at the norms."""
+    frame = stored("norm_tokens")
+    rows = []
+    for (norm, third), part in frame.groupby(["norm", "third"], sort=False):
+        cells = []
+        for _, of_side in part.groupby("side", sort=False):
+            cells.append(
+                ", ".join(f"`{_plain(row.token)}` {number(100 * row.change, 1, '+')}" for row in of_side.itertuples())
+            )
+        rows.append([str(norm), THIRDS[int(str(third))], *cells])
+    return table(["norm before", "", "gain most, points", "lose most, points"], rows)
+
+
+def _plain(token: object) -> str:
+    return str(token).replace("|", "").replace("`", "").strip() or "(space)"
+
+
+def rogue() -> str:
+    """Whether always-on neurons write to the stream's largest dimensions."""
+    frame = stored("rogue")
+    rows = [
+        [f"{row.layer}:{row.neuron}", str(row.dimensions), percent(row.share), percent(row.of_others)]
+        for row in frame.itertuples()
+    ]
+    more = int((frame["share"] > 2 * frame["of_others"]).sum())
+    said = (
+        f"Of these {len(frame)} neurons {more} write more than twice as much as the median neuron to the three dimensions of the stream "
+        "that are largest at their layer (rogue dimensions), by squared size of the value:"
+    )
+    return "\n".join(
+        [said, "", table(["neuron", "largest dimensions", "of its value", "of the median neuron's"], rows)]
+    )
+
+
 def alignment() -> str:
     """How often the value that says most of what its head says is the most attended one, or the largest."""
     rows = []
@@ -216,6 +290,10 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sizes": sizes,
     "overlaps": overlaps,
     "overlaps-said": said_of_overlaps,
+    "more": more,
+    "more-said": said_of_more,
+    "norm-tokens": norm_tokens,
+    "rogue": rogue,
     "alignment": alignment,
     "norms": norms,
     "norms-said": said_of_norms,

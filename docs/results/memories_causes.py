@@ -4,10 +4,10 @@
 
 Of every layer some memories of the run, drawn at random, with their first triggers (positive ones):
 
-- `tokens-LAYER.csv`, a row a trigger: the token that brought most of the coefficient by the closed-form shares, and the
+- `tokens-LAYER.csv`, one row per trigger: the token that brought most of the coefficient by the closed-form shares, and the
   token whose removal lowers it most, each by its distance from the trigger token; the change when the first, the last and a
   random token is removed (Geva et al. 2021, 3.3); how shares and removals rank the tokens (Spearman).
-- `effects-LAYER.csv`, a row a memory: what knocking it out at its triggers does to the prediction there, at the first and
+- `effects-LAYER.csv`, one row per memory: what knocking it out at its triggers does to the prediction there, at the first and
   the last five ranks and at the triggers of another memory of the layer, and how rank and effect go together (Spearman).
 
 A layer that is finished is not done again: after a stop, start the same command once more. `--layers` shares the layers out
@@ -65,7 +65,7 @@ def triggers_of(run: Path, model: Any, config: Config, layer: int, n_memories: i
 
 
 def tokens_of_triggers(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
-    """A row a trigger: where the decisive token is, by shares and by removal."""
+    """One row per trigger: where the decisive token is, by shares and by removal."""
     removals = memories.remove_tokens(model, triggers, where=("random", "each"), ranks=RANKS_OF_TOKENS)
     rows = []
     for (name, rank), of_trigger in removals.groupby(["memory", "rank"], sort=False):
@@ -104,7 +104,7 @@ def tokens_of_triggers(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
 
 
 def effects_of_knock_outs(model: Any, triggers: memories.Triggers) -> pd.DataFrame:
-    """A row a memory: effects at its triggers and elsewhere, and whether the rank says how large they are."""
+    """One row per memory: effects at its triggers and elsewhere, and whether the rank says how large they are."""
     values = memories.value_tokens(model, memories=triggers.memories)
     own = memories.neuron_ablation_effects(model, triggers, values)
     shifted = replace(

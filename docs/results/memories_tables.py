@@ -28,6 +28,8 @@ ENCODER = "memories-minilm-wikitext2"
 WITH_ENCODER = {**RUNS, ENCODER: ("MiniLM", "WikiText-2")}
 """MiniLM is a sentence encoder: its triggers can be read, nothing in it can be read as tokens."""
 COPIED = ("ngrams", "agreement", "confident", "composition", "refinement")
+VOCABULARY = 49_152
+"""Tokens of SmolLM2, of which a random one has half as its median rank."""
 SIXTHS = ("first sixth of the layers", "second", "third", "fourth", "fifth", "last")
 AGREEMENT = {"first": "of the first trigger", "all": "of all triggers", "chance": "by chance"}
 
@@ -89,6 +91,35 @@ def agreement() -> str:
                 everywhere = _small(of_reading[column].mean()) if column == "all" else counted
                 rows.append([titles[1], _reading(str(reading)), title, *map(_small, shares), everywhere])
     return table(["text", "value read by", "agreement", *SIXTHS, "all layers"], rows)
+
+
+def ranks() -> str:
+    """Where the token after the first trigger stands among all that a value promotes (Fig. 4 of the paper)."""
+    columns = {"median": "median rank", "up_to_10": "rank 10 or less", "up_to_100": "rank 100 or less"}
+    rows = []
+    for run, titles in RUNS.items():
+        positive = stored(run, "ranks").query("sign == 'positive'")
+        for reading, of_reading in positive.groupby("reading", sort=False):
+            for column, title in columns.items():
+                write = _small if column != "median" else lambda rank: f"{rank:,.0f}".replace(",", " ")
+                sixths = by_sixth(of_reading, column, _layers(positive))
+                rows.append([titles[1], _reading(str(reading)), title, *map(write, sixths)])
+    return table(["text", "value read by", "of the next token", *SIXTHS], rows)
+
+
+def said_of_ranks() -> str:
+    """The same in words, beside a token that is drawn at random."""
+    tables = [stored(run, "ranks").query("sign == 'positive'") for run in RUNS]
+    medians = [by_sixth(rows, "median", _layers(rows)) for of in tables for _, rows in of.groupby("reading")]
+    tenth = max(rows.groupby("reading")["up_to_10"].mean().max() for rows in tables)
+    lower, upper = min(m.min() for m in medians), max(m.max() for m in medians)
+    low, high, chance = (f"{rank:,.0f}".replace(",", " ") for rank in (lower, upper, VOCABULARY / 2))
+    return claim(
+        f"In the paper the next token's rank is better in the upper layers (section 4). Here it is not: median ranks by sixths are {low} "
+        f"to {high}, that of a token drawn at random is {chance}, and {percent(tenth)} or fewer of the memories have a rank up to 10.",
+        lower > 0.6 * VOCABULARY / 2,
+        upper < 1.1 * VOCABULARY / 2,
+    )
 
 
 def confident() -> str:
@@ -369,6 +400,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "memories-samples": samples,
     "memories-endings": endings,
     "memories-agreement": agreement,
+    "memories-ranks-said": said_of_ranks,
+    "memories-ranks": ranks,
     "memories-confident": confident,
     "memories-composition": composition,
     "memories-refinement": refinement,

@@ -8,12 +8,17 @@ from mkdocs.structure.files import File, Files
 from docs import architecture
 from docs.site import live, notebooks, reference, repository
 
+FIRST = ("index.md", "how_to/", "attribution.md", "flow.md", "patching.md", "experiments.md")
+LAST = ("results/", "architecture/", "speed.md", "source/")
+"""Beginnings of places whose pages the search shows before others, and after."""
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The navigation gets what is generated: the reference, the gallery, pages that lie outside docs/."""
     titles = {page: title for page, (title, _) in reference.PAGES.items()}
     shown: list[Any] = [{title: f"reference/{page}.md"} for page, title in titles.items()]
-    shown = ["reference/index.md", *shown, {"Command line": f"reference/{reference.COMMAND_LINE}.md"}]
+    ends = [{"Types": f"reference/{reference.TYPES}.md"}, {"Command line": f"reference/{reference.COMMAND_LINE}.md"}]
+    shown = ["reference/index.md", *shown, *ends]
     gallery: list[Any] = ["gallery/index.md", *(f"gallery/{page.name}" for page in live.pages())]
     gallery += [{notebooks.title(path): f"gallery/{path.stem}.md"} for path in notebooks.NOTEBOOKS]
     architecture = ["architecture/index.md", {"The optimised implementation": "architecture/fast_road.md"}]
@@ -51,6 +56,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
     """Links that are written for the repository lead to pages of the site."""
     place = page.file.src_uri
+    page.meta["search"] = {"boost": 8 if place.startswith(FIRST) else 0.2 if place.startswith(LAST) else 1}
     outside = {place: path for path, place in repository.TAKEN.items()}
     outside |= {f"gallery/{path.stem}.md": f"notebooks/{path.name}" for path in notebooks.NOTEBOOKS}
     path = outside.get(place, f"docs/{place}")

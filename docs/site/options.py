@@ -1,4 +1,4 @@
-"""For mkdocstrings: a function's shared keyword options (`**options: Unpack[...]`) are shown one by one, with defaults."""
+"""For mkdocstrings: shared keyword options (`**options: Unpack[...]`) are shown one by one, and constants as their values."""
 
 import inspect
 import re
@@ -20,6 +20,17 @@ class SharedOptions(griffe.Extension):
             options = [part for part in function.parameters if part.kind is griffe.ParameterKind.var_keyword]
             if options and str(options[0].annotation).startswith("Unpack["):
                 _spell_out(function, options[0])
+            for part in function.parameters:
+                if re.fullmatch(r"_?[A-Z][A-Z_]+", str(part.default)):  # a constant is shown as its value
+                    part.default = repr(inspect.signature(_runtime(function)).parameters[part.name].default)
+
+
+def _runtime(function: griffe.Function) -> Any:
+    """The function itself."""
+    owner = import_module(function.module.path)
+    for name in function.path.removeprefix(f"{function.module.path}.").split("."):
+        owner = getattr(owner, name)
+    return owner
 
 
 def _functions(owner: griffe.Object) -> Iterator[griffe.Function]:
@@ -31,18 +42,17 @@ def _functions(owner: griffe.Object) -> Iterator[griffe.Function]:
 
 
 def _spell_out(function: griffe.Function, options: griffe.Parameter) -> None:
-    owner = import_module(function.module.path)
-    for name in function.path.removeprefix(f"{function.module.path}.").split("."):
-        owner = getattr(owner, name)
+    owner = _runtime(function)
     typed = function.modules_collection[options.annotation.slice.canonical_path]
     types = {name: member for name, member in typed.all_members.items() if member.is_attribute}
-    function.parameters._params.remove(options)
     shown = inspect.signature(owner).parameters
+    types = {name: types[name] for name in sorted(types, key=[*shown, *types].index) if name not in function.parameters}
+    function.parameters._params.remove(options)
     for name, member in types.items():
-        if name not in function.parameters:
-            default = repr(shown[name].default) if name in shown else "..."
-            kind = griffe.ParameterKind.keyword_only
-            function.parameters.add(griffe.Parameter(name, annotation=member.annotation, kind=kind, default=default))
+        default = repr(shown[name].default) if name in shown else "..."
+        kind = griffe.ParameterKind.keyword_only
+        function.parameters.add(griffe.Parameter(name, annotation=member.annotation, kind=kind, default=default))
+    function.parameters._params.sort(key=lambda parameter: [*shown, parameter.name].index(parameter.name))
     if function.docstring:
         texts = {name: member.docstring.value for name, member in types.items() if member.docstring}
         function.docstring.value = _OPTIONS.sub(lambda match: _entries(match[1], texts), function.docstring.value)

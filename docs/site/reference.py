@@ -5,11 +5,16 @@ attribute of the package. What each page shows of a name is its signature with s
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import tl_ffblock
 from tl_ffblock.cli.main import COMMANDS, DESCRIPTION, PROGRAM, parser
+from tl_ffblock.signatures import Annotation
 
 PACKAGE = "tl_ffblock"
 MODULES = {
@@ -20,16 +25,16 @@ MODULES = {
 """By the attribute of the package; without former names."""
 PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "models": ("Models", ("bridge",)),
-    "maps": ("Maps", ("contributions", "attention", "result", "results", "layer")),
-    "neurons": ("Neurons of a cell", ("cell_neurons",)),
-    "attribution": ("To a logit", ("attribution",)),
+    "maps": ("Maps", ("contributions", "attention", "aggregation", "result", "results", "layer")),
+    "attribution": ("Attribution", ("attribution",)),
     "flow": ("Flow", ("graphs",)),
     "metrics": ("Metrics", ("metrics",)),
     "interventions": ("Interventions", ("interventions",)),
+    "known_circuits": ("Known circuits", ("known_circuits",)),
     "errors": ("Errors", ("errors",)),
     "heads": ("Heads", ("heads",)),
     "memories": ("Memories", ("memories",)),
-    "experiments": ("Studies of a corpus", ("experiments",)),
+    "experiments": ("Studies of a corpus", ("experiments", "corpus")),
     "check": ("Check", ("check",)),
     "scopes": ("Scopes", ("scopes",)),
     "page": ("Pages", ("page", "views")),
@@ -37,6 +42,7 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Of every page its title and the rooms whose names it shows."""
 _PLACE = {name: page for page, (_, rooms) in PAGES.items() for name in rooms}
 COMMAND_LINE = "command_line"
+TYPES = "types"
 
 
 def public_names() -> dict[str, list[str]]:
@@ -54,6 +60,41 @@ def public_names() -> dict[str, list[str]]:
     return {page: sorted(names, key=lambda name: name.rpartition(".")[2][0].isupper()) for page, names in pages.items()}
 
 
+@cache
+def type_names() -> tuple[str, ...]:
+    """The full names of the type aliases that signatures of public functions, classes and methods print, and of those in them."""
+    root = Path(tl_ffblock.__file__).parent
+    defined: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        module = ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
+        for name in re.findall(r"^([A-Z]\w*): TypeAlias = ", path.read_text(encoding="utf-8"), re.MULTILINE):
+            defined.setdefault(name, []).append(module)
+    found: set[str] = set()
+    for annotation in _annotations():
+        for name in re.findall(r"\w+", repr(annotation)):
+            value = getattr(import_module(annotation.owner.__module__), name, None)
+            same = [home for home in defined.get(name, ()) if getattr(import_module(home), name) is value]
+            found |= {f"{home}.{name}" for home in same[:1]}
+    found -= {name for names in public_names().values() for name in names}
+    return tuple(sorted(found, key=lambda name: name.rpartition(".")[2]))
+
+
+def _annotations() -> Iterator[Any]:
+    """What the signatures of public functions, classes and methods are annotated with."""
+    for name in (name for names in public_names().values() for name in names):
+        module, _, last = name.rpartition(".")
+        value = getattr(import_module(module), last)
+        members = (
+            [m for word, m in vars(value).items() if word[0] != "_" or word == "__init__"]
+            if inspect.isclass(value)
+            else []
+        )
+        for called in (getattr(member, "__func__", member) for member in (value, *members)):
+            signature = inspect.signature(called) if inspect.isfunction(called) else inspect.Signature()
+            every = [signature.return_annotation, *(p.annotation for p in signature.parameters.values())]
+            yield from (annotation for annotation in every if isinstance(annotation, Annotation))
+
+
 def _place(name: str, room: str) -> str:
     if room not in _PLACE:
         raise ValueError(
@@ -66,6 +107,11 @@ def pages() -> dict[str, str]:
     """All pages of the reference by their place, in Markdown."""
     names = public_names()
     written = {f"reference/{page}.md": _page(page, names[page]) for page in PAGES}
+    about = (
+        '# Types\n\nWhat the names of types in signatures mean. Shapes are in brackets: `Float[Tensor, "query key"]`.'
+    )
+    types = "\n\n".join([about, *(f"::: {name}" for name in type_names())]) + "\n"
+    written[f"reference/{TYPES}.md"] = types
     return {"reference/index.md": _index(names), **written, f"reference/{COMMAND_LINE}.md": _command_line()}
 
 

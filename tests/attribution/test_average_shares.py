@@ -201,9 +201,9 @@ REFUSED: dict[str, Refused] = {
     "too few positions": (lambda: of_pairs().mean({"IO": [1, 2]}), InputError, "2 positions of 3 prompts"),
     "no such position": (lambda: of_pairs().mean({"IO": 4}), InputError, "expected one position, from -4 to 3"),
     "positions of maps": (
-        lambda: Results(several()).mean({"IO": 1}),
+        lambda: Results([ffb.contribution_maps(double("gpt2"), tiny.tokens("gpt2", 5))]).mean({"IO": 1}),
         TypeError,
-        "mean of Attribution has no argument `positions`",
+        "mean of ContributionMaps has no argument `positions`",
     ),
     "edges of attributions": (
         lambda: ffb.average_shares(several(), "edges"),

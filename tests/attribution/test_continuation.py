@@ -22,12 +22,19 @@ def test_rows_are_the_tokens_own_attributions(family: str) -> None:
     result = ffb.attribute_continuation(model, tokens[:5].tolist(), tokens[5:].tolist())
     assert result.shares.shape == (3, 8)
     for row in range(3):
-        alone = ffb.attribute(model, tokens[: 5 + row], ffb.logit(int(tokens[5 + row])), of=())
+        alone = ffb.attribute(model, tokens[: 5 + row], ffb.logit(int(tokens[5 + row])), of="heads")
         expected = alone.tokens + alone.positions
         assert (result.shares[row, : 5 + row] - expected).abs().max() < 1e-10 * expected.abs().max()
         assert result.shares[row, 5 + row :].isnan().all(), "no token is a source of itself or of earlier ones"
         assert float(result.biases[row]) == pytest.approx(sum(alone.biases.values()), abs=1e-12)
         assert float(result.values[row]) == pytest.approx(alone.value)
+        assert result.residual is not None and result.heads is not None and result.constants is not None
+        torch.testing.assert_close(result.residual[row, :, : 5 + row], alone.residual)
+        assert not result.residual[row, :, 5 + row :].any()
+        torch.testing.assert_close(result.heads[row], alone.heads.sum(dim=-1))
+        for entry, of_layer in enumerate(result.constants[row].tolist(), -1):
+            named = zip(alone.bias_layers, alone.biases.values(), strict=True)
+            assert of_layer == pytest.approx(sum(share for layer, share in named if layer == entry), abs=1e-12)
 
 
 def test_generated_tokens_are_the_most_probable() -> None:

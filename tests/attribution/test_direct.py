@@ -13,7 +13,7 @@ from tests.attribution.test_conservation import HOOKED, certified
 from tests.attribution.test_frozen_autograd import N, assert_near, by, rows
 from tests.cases import EVERY, Case, bridge_of, model_of, processed
 from tests.frozen_autograd import PLACES, FrozenRun
-from tests.tolerances import BATCH_FLOAT64, CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
+from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
 from tl_ffblock.bridge.linearised import DIRECT
 from tl_ffblock.errors import IdentityError, InputError, ScopeKeyError
 from tl_ffblock.views import page_of
@@ -134,27 +134,6 @@ def test_a_partial_sum_of_contributions_is_the_lens_with_the_last_scale() -> Non
     own = lens.values[[row for row, kind in enumerate(lens.kinds) if kind == "residual"]]
     torch.testing.assert_close(frozen * scales[-1] / scales, own)
     assert not torch.allclose(frozen[:-1], own[:-1], rtol=1e-2)
-
-
-@pytest.mark.parametrize("family", ["gpt2", "bert"])
-def test_padding_changes_nothing(family: str) -> None:
-    """A padded batch is its sequences one by one, contributions and lens."""
-    model, short, long = model_of(family, torch.float64), tiny.tokens(family, 5, 3), tiny.tokens(family, 8, 4)
-    batch = torch.stack([torch.cat([short, torch.zeros(3, dtype=torch.long)]), long])
-    mask = torch.tensor([[1] * 5 + [0] * 3, [1] * 8])
-    for make in (ffb.direct_logit_attribution, ffb.logit_lens):
-        for padded, tokens in zip(make(model, batch, DIFFERENCE, attention_mask=mask), (short, long), strict=True):
-            alone = make(model, tokens, DIFFERENCE)
-            assert padded.labels == alone.labels
-            for name in ("heads", "mlps", "tokens") if hasattr(alone, "heads") else ("values", "entropy"):
-                torch.testing.assert_close(getattr(padded, name), getattr(alone, name), **BATCH_FLOAT64)
-
-
-def test_layers_that_run_twice_give_the_same_numbers() -> None:
-    """With checkpoints and without, to the bit."""
-    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
-    one, two = (ffb.direct_logit_attribution(model, tokens, DIFFERENCE, checkpoint=twice) for twice in (False, True))
-    assert torch.equal(one.heads, two.heads) and torch.equal(one.mlps, two.mlps) and one.biases == two.biases
 
 
 def test_edits_are_in_the_sum() -> None:

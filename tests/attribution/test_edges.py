@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import tl_ffblock as ffb
+from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, direction, double, pair
 from tests.cases import Case, model_of
 from tests.tolerances import ALGEBRA, GRADIENT, ORACLE_FLOAT32_WITHIN
-from tl_ffblock.errors import CompletenessError, ScopeKeyError
+from tl_ffblock.bridge import edge_ablation
+from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, UnsupportedModelError
 
 N = 6
 HOOKED = tuple(Case(family, "hooked") for family in ("gpt2", "gemma2", "llama_nobias", "bert"))
@@ -149,7 +152,7 @@ def test_positions_sum_to_the_whole_and_pieces_of_them_too(monkeypatch: pytest.M
     summed, by_position = (edges_of("gemma2", edges=asked) for asked in (True, "positions"))
     torch.testing.assert_close(by_position.values.sum(dim=-1), summed.values, rtol=1e-5, atol=1e-6)
     assert (by_position.possible == summed.possible).all()
-    monkeypatch.setattr(ffb.attribution.edges, "BUFFER_BYTES", 1)
+    monkeypatch.setattr(ffb.attribution.edge_attribution, "BUFFER_BYTES", 1)
     alone = edges_of("gemma2", edges="positions")
     torch.testing.assert_close(alone.values, by_position.values, rtol=1e-5, atol=1e-6)
 
@@ -190,3 +193,67 @@ def test_edges_are_a_table_and_a_graph() -> None:
     assert edges.to_networkx(names="eap").has_edge(eap[a], eap[b])
     with pytest.raises(ScopeKeyError, match=r"no receiver 'L1H0\.k'"):
         edges["L0.resid", "L1H0.k"]
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("toy", ["no_norms", "no_norms_gated", "attn_only_no_norms"])
+@pytest.mark.parametrize("rules", ["gradient", "patching", "path"])
+def test_exact_receivers_are_measured_edges_where_what_follows_is_linear(toy: str, rules: str) -> None:
+    """The last feed-forward or, without feed-forwards, the last layer's queries, keys and values; and the target, by any rules."""
+    model, (clean, corrupted) = tiny.toy(toy, "bridge").to(torch.float64), pair("gpt2")
+    measured = ffb.edge_patching(model, clean, corrupted, DIFFERENCE)
+    edges = ffb.attribution_patching(
+        model, clean, corrupted, DIFFERENCE, rules=rules, edges=True, receivers="exact"
+    ).edges
+    table = measured.compare(edges)
+    last = ("L1H", "target") if toy == "attn_only_no_norms" else ("L1.mlp", "target")
+    rows = table[table["target"].str.startswith(last)]
+    assert len(rows) > 12 and rows["effect"].abs().max() > 1e-2
+    np.testing.assert_allclose(rows["estimate"], rows["effect"], rtol=1e-8, atol=1e-10)
+    assert edges.rules == f"{rules}, exact receivers" and edges.certificate.receivers < 1e-12
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", [*PLAIN, "gemma2"])
+def test_exact_receivers_of_a_small_change_are_its_derivative(family: str) -> None:
+    """Shared keys and values, norms in branches, experts: as the change goes to 0, evaluation becomes linearisation.
+
+    The change is far above what norms in float32 round, which some of these models keep in float64.
+    """
+    model, (clean, corrupted) = Case(family).fresh(torch.float64), pair(family)
+    with torch.no_grad():
+        rows = model.embed.weight if hasattr(model.embed, "weight") else model.W_E
+        for first, second in zip(clean[2:4], corrupted[2:4], strict=True):
+            rows[second] = rows[first] + 1e-3 * (rows[second] - rows[first])
+    linear, exact = (
+        ffb.attribution_patching(model, clean, corrupted, DIFFERENCE, rules="gradient", edges=True, receivers=how).edges
+        for how in ("linear", "exact")
+    )
+    expected, found = (linear.values[:-1], exact.values[:-1])
+    assert expected.abs().max() > 1e-6
+    torch.testing.assert_close(found, expected, rtol=0, atol=5e-3 * float(expected.abs().max()))
+
+
+def test_exact_receivers_are_refused_where_they_are_not_defined() -> None:
+    """By position, over integration steps, under hooks, after norms of sums, without edges."""
+    model, prompts = model_of("gpt2"), pair("gpt2")
+    for options, said in (
+        ({"edges": "positions"}, "edges=True"),
+        ({"edges": False}, "edges=True"),
+        ({"steps": 2}, "steps=1"),
+        ({"fwd_hooks": [("blocks.0.hook_out", lambda x, hook: x)]}, "without hooks"),
+    ):
+        with pytest.raises(InputError, match=said):
+            ffb.attribution_patching(model, *prompts, DIFFERENCE, **({"edges": True, "receivers": "exact"} | options))
+    with pytest.raises(UnsupportedModelError, match="Post-LN"):
+        ffb.attribution_patching(model_of("bert"), *pair("bert"), DIFFERENCE, edges=True, receivers="exact")
+
+
+def test_receivers_that_do_not_obey_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What receivers write when they read a run's senders is that run's: else no estimate is made."""
+    read = edge_ablation._Receivers._fed
+    monkeypatch.setattr(
+        edge_ablation._Receivers, "_fed", lambda self, sender, x, hook=None: read(self, sender, 1.01 * x)
+    )
+    with pytest.raises(CompletenessError, match="No receiver-exact edges"):
+        edges_of("gpt2", receivers="exact")

@@ -13,7 +13,7 @@ from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, direction, double
 from tests.cases import Case, callbacks_of, model_of
 from tests.tolerances import BATCH_FLOAT64, CONSERVED_FLOAT64
-from tl_ffblock.bridge.tape import Tape
+from tl_ffblock.bridge.gradient_cache import GradientCache
 from tl_ffblock.errors import CompletenessError, InputError, UnsupportedModelError
 
 N = 6
@@ -273,16 +273,16 @@ def test_modes_that_change_derivatives_are_refused(model: Any) -> None:
 @pytest.mark.parametrize("factor", [1.01, float("nan")])
 def test_a_norm_that_runs_twice_is_held_each_time(monkeypatch: pytest.MonkeyPatch, visit: int, factor: float) -> None:
     """NanoChat's final norm is that of its embeddings too: a form that misses one of the two is refused, NaN above all."""
-    shipped, visits = Tape.compare, []
+    shipped, visits = GradientCache.compare, []
 
-    def off(tape: Tape, site: str, y: Tensor, form: Tensor) -> None:
+    def off(cache: GradientCache, site: str, y: Tensor, form: Tensor) -> None:
         visits.append(site)
         wrong = site == "ln_final" and visits.count(site) == visit + 1
-        shipped(tape, site, y, factor * form if wrong else form)
+        shipped(cache, site, y, factor * form if wrong else form)
 
     model, tokens = model_of("nanochat"), tiny.tokens("nanochat", N)
     ffb.attribute(model, tokens, DIFFERENCE)
-    monkeypatch.setattr(Tape, "compare", off)
+    monkeypatch.setattr(GradientCache, "compare", off)
     with pytest.raises(CompletenessError, match=r"local linear form of ln_final misses"):
         ffb.attribute(model, tokens, DIFFERENCE)
     assert visits.count("ln_final") == 2

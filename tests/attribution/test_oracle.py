@@ -10,7 +10,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, double
 from tests.cases import Case, bridge_of, model_of
-from tl_ffblock.errors import CaptureError
+from tl_ffblock.errors import CaptureError, ScopeKeyError
 
 N = 5
 
@@ -128,3 +128,58 @@ def test_patching_differs_from_path_by_queries_and_keys_alone() -> None:
     for tokens, same in (([9], True), (tiny.tokens("gpt2", N), False)):
         path, patching = (ffb.attribute(double("gpt2"), tokens, DIFFERENCE, rules=r) for r in ("path", "patching"))
         assert torch.allclose(path.residual, patching.residual, rtol=1e-10, atol=1e-12 if same else 1e-3) == same
+
+
+@pytest.mark.usefixtures("float64_throughout")
+def test_the_masking_estimate_is_masking_in_one_layer_of_attention() -> None:
+    """What `ffb.faithfulness` measures when it masks each token, also where a head attends to one token nearly alone."""
+    model = tiny.bridge("llama_nobias", dtype=torch.float64, num_hidden_layers=1)
+    weights = {
+        name.replace("._original_component", "").split(".")[-2]: w
+        for name, w in model.original_model.named_parameters()
+    }
+    weights["down_proj"].data.zero_()
+    weights["q_proj"].data.mul_(8.0)
+    tokens, vector = tiny.tokens("llama_nobias", N), torch.linspace(-1, 1, model.cfg.d_model, dtype=torch.float64)
+    prompts, target = torch.stack([tokens, tokens.flip(0)]), ffb.direction(vector, layer=1)
+    results = ffb.attribute(model, prompts, target, of=("masking",))
+    measured = ffb.faithfulness(model, prompts, target, {"mine": [each.masking for each in results]}, removal="mask")
+    for result, effects in zip(results, measured.effects, strict=True):
+        torch.testing.assert_close(result.masking[:-1], effects[:-1], rtol=1e-8, atol=1e-10)
+        assert result.masking[:-1].all() and not result.masking[-1]
+    assert ffb.attention_maps(model, tokens).values[..., 1:, :].max() > 1 - 1e-6
+    with pytest.raises(ScopeKeyError, match="no masking here"):
+        ffb.attribute(model, tokens, target, of=()).masking  # noqa: B018
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_oss", "mixtral"])
+def test_the_masking_estimate_sums_what_each_layer_loses_to_first_order_in_z(family: str) -> None:
+    """Patterns without one key, made by hooks in one layer at a time, times the gradient by z through autograd."""
+    model, tokens = double(family), tiny.tokens(family, N)
+    result = ffb.attribute(model, tokens, DIFFERENCE, rules="gradient", of=("masking", "edges", "heads"))
+    expected = torch.zeros(N, dtype=torch.float64)
+    for layer in range(model.cfg.n_layers):
+        outputs: list[Tensor] = []
+
+        def run(key: int | None, layer: int = layer, outputs: list[Tensor] = outputs) -> Tensor:
+            def without(pattern: Tensor, hook: object) -> Tensor:
+                hidden = pattern.detach().clone()
+                hidden[..., [row for row in range(N) if row != key], key] = 0.0
+                sink = 1 - pattern.detach().sum(dim=-1, keepdim=True)
+                return hidden / (hidden.sum(dim=-1, keepdim=True) + sink)
+
+            def read(z: Tensor, hook: object) -> Tensor:
+                outputs.append(z)
+                return z
+
+            hooks = [(f"blocks.{layer}.attn.hook_z", read)]
+            hooks += [] if key is None else [(f"blocks.{layer}.attn.hook_pattern", without)]
+            return model.run_with_hooks(tokens[None], fwd_hooks=hooks)
+
+        (gradient,) = torch.autograd.grad(DIFFERENCE(run(None)).sum(), outputs[0])
+        for key in range(N):
+            run(key)
+            expected[key] += ((outputs[0] - outputs[-1]) * gradient).sum().detach()
+    torch.testing.assert_close(result.masking, expected, rtol=1e-6, atol=1e-9)
+    together = ffb.attribute(model, tokens, DIFFERENCE, rules="gradient", of=("masking",))
+    assert torch.equal(together.masking, result.masking)

@@ -109,33 +109,19 @@ def test_the_short_form_names_the_largest_heads() -> None:
 
 
 BOTH = torch.stack([TOKENS, TOKENS.flip(0)])
-LISTS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-    "continuation": lambda model: (
-        ffb.attribute_continuation(model, BOTH.tolist(), [[7], [9, 8]]),
-        ffb.attribute_continuation(model, TOKENS.tolist(), [7]),
-    ),
-    "generated": lambda model: (
-        ffb.attribute_continuation(model, BOTH, generate=2),
-        ffb.attribute_continuation(model, TOKENS, generate=2),
-    ),
-}
-"""Results of two prompts, and that of the first; of attributions and patching: test_public_laws, test_attribution_patching."""
-
-
-@pytest.mark.parametrize("name", LISTS)
-def test_lists_of_prompts_give_results(name: str) -> None:
-    """Each is what the call for one prompt gives."""
-    results, alone = LISTS[name](model_of("gpt2"))
-    assert isinstance(results, Results) and len(results) == 2
-    assert list(results[0].labels) == list(alone.labels)
-    of_list, of_one = (each.to_dataframe()["value"].sum() for each in (results[0], alone))
-    assert of_list == pytest.approx(of_one, rel=1e-4, abs=1e-5)
 
 
 def test_a_continuation_for_each_prompt() -> None:
-    """As many as there are prompts."""
+    """Each is what the call for one prompt gives; as many as there are prompts."""
+    model = model_of("gpt2")
+    results = ffb.attribute_continuation(model, BOTH.tolist(), [[7], [9, 8]])
+    assert isinstance(results, Results)
+    for result, prompt, continuation in zip(results, BOTH, ([7], [9, 8]), strict=True):
+        alone = ffb.attribute_continuation(model, prompt.tolist(), continuation)
+        assert result.labels == alone.labels
+        torch.testing.assert_close(result.shares, alone.shares, rtol=1e-4, atol=1e-5, equal_nan=True)
     with pytest.raises(InputError, match="expected one for each"):
-        ffb.attribute_continuation(model_of("gpt2"), BOTH.tolist(), [[7]])
+        ffb.attribute_continuation(model, BOTH.tolist(), [[7]])
 
 
 def test_a_token_is_a_target(tmp_path: Path) -> None:

@@ -45,6 +45,19 @@ def test_a_difference_is_the_difference() -> None:
     assert (one - two).certificate is None
 
 
+def test_a_bare_logit_says_how_much_the_first_token_has() -> None:
+    """Above 40 per cent, with what to do; no logit over the mean or difference does."""
+    result = attributed(ffb.logit(7), of=())
+    first = float(result.entering[0])
+    half, quarter = (dataclasses.replace(result, value=share * first) for share in (2, 4))
+    assert "note" in str(half) and "50% of this bare logit" in str(half) and 'minus="mean"' in str(half)
+    assert "note" not in str(quarter)
+    centred = attributed(ffb.logit(7, minus="mean"), of=())
+    assert "note" not in str(dataclasses.replace(centred, value=2 * float(centred.entering[0])))
+    rows = attributed(lambda logits: logits[:, -1].mean(dim=-1), of=())
+    torch.testing.assert_close(centred.tokens, result.tokens - rows.tokens, rtol=1e-9, atol=1e-11)
+
+
 def test_a_log_probability_is_shared_out_to_first_order() -> None:
     """`log p_t = (logit_t - sum_v p_v logit_v) - H(p)`: what is not linear is minus the entropy."""
 
@@ -239,7 +252,7 @@ def test_words_are_looked_up(tmp_path: Any) -> None:
     assert result.token_maps().kind == "shares of the logit difference"
     with pytest.raises(InputError, match="is 2 tokens: 'him', 'her'"):
         ffb.attribute(model, "she likes", ffb.logit("him her"))
-    with pytest.raises(InputError, match="'zebra' is no token of the vocabulary: the tokenizer reads it as "):
+    with pytest.raises(InputError, match="'zebra' is not a token of the vocabulary: the tokenizer reads it as "):
         ffb.attribute(model, "she likes", ffb.logit("zebra"))
     unknown = model.tokenizer.unk_token
     named = ffb.attribute(model, "she likes", ffb.logit(unknown, minus="her"))

@@ -1,14 +1,11 @@
 """Help, version and the list of models: quick and without heavy imports."""
 
 import os
-import re
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
-import torch
 
 import tl_ffblock
 from tests import tiny
@@ -32,6 +29,8 @@ def test_heavy_libraries_are_imported_late() -> None:
         "map --help",
         "check --help",
         "run --help",
+        "replicate --help",
+        "replicate --out run --workers 3",
         "map",
         "map x --layers 6",
         "map x --scopes AtbLnFf",
@@ -98,17 +97,6 @@ def test_an_unknown_command_is_refused(command: Command, given: str, meant: str 
     guess = "" if meant is None else f"Did you mean `{meant}`? "
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (f"tl-ffblock: error: there is no command {given!r}. {guess}There are {', '.join(COMMANDS)}.\n")
-
-
-def test_check_says_how_the_speed_was_measured(command: Command, folder: Path) -> None:
-    """Tokens and threads beside the speed, and whether the weights are the model's own."""
-    ran = command("check", "--model", str(folder))
-    assert (ran.status, ran.err) == (0, "")
-    assert re.search(r"^tiny-gpt2 \(GPT-2, pre_ln, float32, raw weights\), \d+ tokens$", ran.out, re.M)
-    n_tokens = re.search(r", (\d+) tokens$", ran.out, re.M)
-    assert n_tokens is not None
-    speed = rf"speed  \d+ tokens/s for all layers and scopes of {n_tokens[1]} tokens on {torch.get_num_threads()} threads?; "
-    assert re.search(f"^{speed}", ran.out, re.M)
 
 
 def test_check_says_that_weights_were_processed(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

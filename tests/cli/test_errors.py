@@ -15,6 +15,7 @@ import pytest
 
 from tl_ffblock.bridge import loading
 from tl_ffblock.bridge.loading import SHIPPED
+from tl_ffblock.cli.arguments import LONGEST_INPUT
 from tl_ffblock.errors import ProcessedWeightsWarning
 
 from .conftest import Command
@@ -58,6 +59,8 @@ AT_ONCE = [
     ("flow x --target #mat", "--target #mat: expected a token as text, or an id such as #7"),
     ("attribute --target mat", "give either a TEXT or token ids"),
     ("flow x --layers x", "expected layers such as"),
+    ("flow x --layers 0-99999999999", "expected layers such as"),
+    ("map x --out a.html --save ./b/../a.html", "it was given for two files"),
     (f"{ROUTES} --keep 7 --html x.html", "--keep 7: expected a part above 0"),
     ("memory '\u0663:3' --corpus c.txt", "expected LAYER:NEURON such as 12:305"),
     ("memory 305 --corpus c.txt", "expected LAYER:NEURON"),
@@ -72,13 +75,12 @@ AT_ONCE = [
     ("run bypass,cost,bypass --data c.txt --out run", "'bypass,cost,bypass' names a study twice"),
     ("run bypass --data ./missing --out run", "data='./missing': there is no such file."),
     ("run bypass --data empty.txt --out run", "data='empty.txt' holds no text to read."),
-    ("run bypass --data c.txt --format jsonl --out run", "(1 lines cannot be read; c.txt:1 is no JSON"),
+    ("run bypass --data c.txt --format jsonl --out run", "(1 lines cannot be read; c.txt:1 is not JSON"),
     ("run bypass --data c.txt --out c.txt", "out='c.txt' is a file; give a folder."),
     ("run bypass --data c.txt --out c.txt/run", "out='c.txt/run': nothing can be written to "),
     # Options that would change nothing: whoever gives one expects something else than what would come.
     ("map x --minus cat", "--minus needs --target"),
     ("map x --at 1", "--at needs --target"),
-    ("map x --view overview", "--view overview: say which one, --target"),
     ("flow x --keep 0.7", "--keep needs --routes"),
     (f"{ROUTES} --keep 0.7", "--keep needs --html"),
     ("flow x --routes", "--routes needs --target"),
@@ -93,6 +95,7 @@ AT_ONCE = [
     (f"{RUN} --long split", "--long needs --max-tokens"),
     (f"{RUN} --workers 4", "--workers needs --engine ray"),
     (f"{RUN} --ray-address auto", "--ray-address needs --engine ray"),
+    (f"{RUN} --engine ray --gpus 0.5", "--gpus needs --engine ray and --device cuda"),
     (f"{RUN} --column body", "--column is of JSONL, CSV, TSV and datasets, and the data is read as text"),
     (f"{RUN} --document-column title", "--document-column is of JSONL"),
     (f"{RUN} --split test", "--split is of datasets"),
@@ -176,6 +179,32 @@ def test_standard_input_must_be_text(command: Command) -> None:
     ran = command("map", "-", stdin=b"\xff\xfe caf\xe9")
     assert (ran.status, ran.out) == (2, "")
     assert "standard input is not UTF-8 text (byte 0 is wrong)" in ran.err
+    ran = command("map", "-", stdin=b"the\0cat")
+    assert (ran.status, ran.out) == (2, "") and "TEXT holds a NUL byte at character 4" in ran.err
+    ran = command("map", "-", stdin=b"x" * (LONGEST_INPUT + 1))
+    assert (ran.status, ran.out) == (2, "") and "standard input is longer than" in ran.err
+
+
+def test_names_do_not_steer_the_terminal(command: Command) -> None:
+    """Control characters of a file's name are shown as numbers."""
+    ran = command("map", "x", "--out", "\x1b[31mred/x")
+    assert (ran.status, ran.out) == (2, "") and "\x1b" not in ran.err and "\\u001b[31mred" in ran.err
+
+
+def test_two_names_of_one_file_are_one(command: Command) -> None:
+    """A link and what it leads to: the second would replace the first."""
+    Path("link").symlink_to("file")
+    ran = command("map", "x", "--out", "link", "--save", "file")
+    assert (ran.status, ran.out) == (2, "") and "it was given for two files" in ran.err
+
+
+def test_a_current_folder_that_is_gone(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data and the folder of the run are found by their whole names."""
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    ran = command("run", "bypass", "--data", str(tmp_path / "none.txt"), "--out", str(tmp_path / "run"))
+    assert (ran.status, ran.out) == (2, "") and "there is no such file" in ran.err
 
 
 @pytest.mark.parametrize(

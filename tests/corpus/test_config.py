@@ -8,8 +8,9 @@ import pytest
 from tl_ffblock.cli.main import parser
 from tl_ffblock.cli.run import config_and_options
 from tl_ffblock.corpus.settings import REQUIRED, declared_fields
+from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments import STUDIES, Config, option_fields, study
+from tl_ffblock.experiments import PAPERS, STUDIES, Config, option_fields, studies_of, study, study_title
 
 
 def test_what_is_declared_is_what_is_there() -> None:
@@ -33,6 +34,36 @@ def test_help_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(set(names)) == len(names), "two options have one name"
     assert all(f"--{name.replace('_', '-')}" in shown for name in names)
     assert all(f"options of {name}" in shown for name in STUDIES if option_fields(name))
+
+
+def test_help_of_a_study_shows_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """With a study named, its paper and its options beside those of the run; other studies' options are still read."""
+    given = ["run", "cost,heads", "--help"]
+    with pytest.raises(SystemExit):
+        parser(given).parse_args(given)
+    shown = capsys.readouterr().out
+    assert "--lengths" in shown and "--limit" in shown and "options of heads" in shown
+    assert all(f"studies of {PAPERS[paper]}" in shown for paper in ("kobayashi", "clark"))
+    assert not any(
+        text in shown for text in ("--ignored-dimensions", "options of memories", f"studies of {PAPERS['geva']}")
+    )
+    given = ["run", "cost", "--data", "d", "--out", "o", "--keys", "3"]
+    assert parser(given).parse_args(given).keys == 3
+
+
+def test_every_study_is_of_a_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help names each under its paper, with its title."""
+    assert sorted(name for paper in PAPERS for name in studies_of(paper)) == sorted(STUDIES)
+    with pytest.raises(SystemExit):
+        parser().parse_args(["run", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in STUDIES:
+        title = StudySpec(STUDIES[name]).study_class.title
+        assert f"{name}: {title}" in shown and study_title(name) == title
+    headings = [shown.index(f"studies of {title}") for title in PAPERS.values()]
+    assert headings == sorted(headings) and shown.index("options of cost") < headings[1] < shown.index(
+        "options of heads"
+    )
 
 
 def test_arguments_become_config_and_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +93,11 @@ def test_arguments_become_config_and_options(capsys: pytest.CaptureFixture[str])
         ("attribution-methods", {"shapley_samples": 0}, "shapley_samples=0"),
         ("cost", {"lengths": ()}, "lengths"),
         ("amplification", {"top_pairs": 0}, "top_pairs=0"),
-        ("amplification", {"lengths": (4,)}, "amplification has no option lengths; it has window, top_pairs"),
+        (
+            "amplification",
+            {"lengths": (4,)},
+            "amplification has no option lengths; it has window, top_pairs, pmi_masked",
+        ),
     ],
 )
 def test_wrong_settings_and_options_are_refused_by_name(name: str | None, wrong: dict[str, Any], says: str) -> None:

@@ -15,6 +15,7 @@ from tests.corpora import stored_tables
 from tests.own_studies import lengths
 from tl_ffblock.errors import FFBlockError
 from tl_ffblock.experiments import Config, run_studies, study
+from tl_ffblock.experiments.kobayashi.replication import replicate
 
 pytestmark = [
     pytest.mark.slow,
@@ -76,3 +77,16 @@ def test_a_worker_without_the_model_is_named(config_of: Callable[..., Config], l
     with pytest.raises(FFBlockError, match="there is no folder '/no/such/model'"):
         run_studies("bypass", config, model=loaded("bert"))
     assert not ray.is_initialized()
+
+
+def test_a_replication_on_workers(config_of: Callable[..., Config], tmp_path: Path) -> None:
+    """Every model and corpus is a run on the cluster, with the tables of a run in this process."""
+    config = config_of(family="bert", limit=6)
+    settings: dict[str, Any] = dict(
+        models=[config.model], corpora={"sst2": config.data}, studies="bypass", limit=6, examples=0
+    )
+    local, on_ray = (replicate(tmp_path / engine, engine=engine, workers=1, **settings) for engine in ("local", "ray"))
+    assert local.status == on_ray.status == 0
+    assert local.comparison.equals(on_ray.comparison) and len(local.comparison)
+    (name,) = local.runs
+    assert stored_tables(local.runs[name].folder) == stored_tables(on_ray.runs[name].folder)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
+from tl_ffblock.corpus.outputs import linked, shown_table
 from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.numerals import scientific
 from tl_ffblock.page import document
@@ -38,6 +40,21 @@ def test_everything_from_outside_is_escaped(page: str) -> None:
     assert "<script" not in page and "<img src=x" not in page and "<b>data" not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "&lt;b&gt;data.txt" in page
     assert "http://" not in page and "https://" not in page
+
+
+def test_layers_of_findings_lead_to_the_example_at_that_layer(page: str) -> None:
+    """A sentence's layer is a link to the first page of maps, escaped like everything; without one it is text."""
+    assert re.search(r'<p class="result">.*<a href="maps/example-1\.html#layer=\d">layer \d</a>', page)
+    evil = linked("in layer 5 of <b>", 'maps/"x.html')
+    assert evil == 'in <a href="maps/&quot;x.html#layer=5">layer 5</a> of &lt;b&gt;'
+    assert linked("layer 5 <", "") == "layer 5 &lt;"
+
+
+def test_tables_of_zeros_are_folded() -> None:
+    """Whatever stands in their counts; one number that is not zero opens them."""
+    frame = pd.DataFrame({"layer": [0, 1], "share": [0.0, float("nan")], "sequences": [3, 3]})
+    assert shown_table("x", frame)["zeros"] and not shown_table("x", frame.assign(share=[0.0, 1e-9]))["zeros"]
+    assert not shown_table("x", frame[["layer", "sequences"]])["zeros"]
 
 
 def test_the_page_tells_what_was_run(page: str) -> None:
@@ -88,7 +105,7 @@ def test_every_figure_has_its_caption(family: str, run: Run) -> None:
     assert {name for _, name in captions} == {path.stem for path in finished.outputs.figures}
     assert all(caption != name and caption.endswith(".") for caption, name in captions)
     assert all("standard error" in caption for caption, _ in captions)  # drawn, or why there is none
-    assert len({caption for caption, _ in captions}) == len(captions) == (11 if family == "bert" else 14)
+    assert len({caption for caption, _ in captions}) == len(captions) == (11 if family == "bert" else 15)
 
 
 @pytest.fixture
@@ -190,7 +207,8 @@ def test_print_is_light_and_whole(opened: Callable[..., Any]) -> None:
 def test_colours_are_the_workbenchs(page: str) -> None:
     """Paper, ink, greys and accent are those of the page of maps, in every scheme; every colour of a figure has its variable."""
     workbench = (Path(document.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
-    schemes = [re.findall(r":root \{(.*?)\}", text, re.DOTALL)[:3] for text in (page, workbench)]
+    found = [re.findall(r":root\S* \{(.*?)\}", text, re.DOTALL) for text in (page, workbench)]
+    schemes = [(of_text[0], of_text[1], of_text[-1]) for of_text in found]  # light, dark, print
     for ours, theirs in zip(*schemes, strict=True):
         mine, its = (
             dict(re.findall(r"(--(?:paper|ink|grey|line|edge|ground|accent)): (\S+);", css)) for css in (ours, theirs)

@@ -1,9 +1,11 @@
 """Whole runs: their tables, what interrupts them, and what they say."""
 
 import dataclasses
+import errno
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +21,7 @@ from tests.own_studies import Lengths, lengths
 from tests.tolerances import BATCH_FLOAT32
 from tl_ffblock.corpus import runs
 from tl_ffblock.corpus.runs import CorpusRun
-from tl_ffblock.corpus.store import ForeignFolderError
+from tl_ffblock.corpus.store import ForeignFolderError, Store
 from tl_ffblock.corpus.study import StudySpec
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import Config, study
@@ -250,21 +252,27 @@ def test_mistakes_of_the_program_are_not_blamed_on_sequences(run: Run, config_of
     assert not any(config_of().folder.glob("shards/*"))
 
 
-def test_what_cannot_be_written_is_left_for_later(run: Run, config_of: Configs, measured: list[int]) -> None:
+def test_what_cannot_be_written_is_left_for_later(
+    run: Run, config_of: Configs, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on a full disk: no shard that can be written is lost, and a further run completes shards and tables.
 
     A shard is told, the others are kept, no tables are made; with the tables the error reaches the caller.
     """
     whole, folder = run(LENGTHS, limit=10, out="whole"), config_of().folder
-    obstacle = folder / "shards" / ".shard-000001.part"
-    (folder / "locks").mkdir(parents=True)
-    (folder / "run.json").write_bytes((whole.folder / "run.json").read_bytes())
-    obstacle.mkdir(parents=True)  # where the shard would be written
+    replace = os.replace
+
+    def full(source: str, target: Path) -> None:
+        if "shard-000001" in str(target):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
     finished = run(LENGTHS, limit=10)
     assert finished.status == 1 and finished.outputs is None
-    assert list(finished.failed_shards) == [1] and "Is a directory" in finished.failed_shards[1]
-    assert not (folder / "tables").exists()
-    obstacle.rmdir()
+    assert list(finished.failed_shards) == [1] and "No space left" in finished.failed_shards[1]
+    assert not (folder / "tables").exists() and len(list((folder / "shards").iterdir())) == 2
+    monkeypatch.setattr(os, "replace", replace)
     (folder / "tables").write_text("in the way")
     measured.clear()
     with pytest.raises(OSError, match=r"File exists: tables .* is kept, run the same command again"):
@@ -283,15 +291,34 @@ def test_a_run_of_failures_only_is_no_success(run: Run, tmp_path: Path) -> None:
     assert "no token of text" in finished.outputs.report.read_text()
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [6, pytest.param(24, marks=pytest.mark.slow)])
 def test_killed_runs_end_as_uninterrupted_ones(kills: int, config_of: Configs, loaded: Callable[[str], Any]) -> None:
-    """Killed at random moments, then started a last time: the tables are those of an uninterrupted run, byte for byte.
+    """Ended at random moments by each signal and by a full disk, then started a last time: the tables of an uninterrupted run.
 
     Of each kind of what shards keep: moments, sums over pairs, hits, the best of a stream.
     """
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (extra heads)")
     config = config_of(family="llama", **OF_TREEBANK | {"shard_size": 1})
     assert_kills_change_nothing("bypass,amplification,heads,memories", config, loaded("llama"), kills=kills)
+
+
+def test_a_shard_that_another_process_writes_meanwhile_is_counted(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written after the folder was looked through and before the work begins: the last line says that all is done."""
+    whole = run(LENGTHS, limit=10, shard_size=1, out="whole")
+    verify = Store.verify
+
+    def verify_and_be_overtaken(store: Store) -> set[int]:
+        there = verify(store)
+        written = min((whole.folder / "shards").glob("shard-*"))
+        shutil.copy(written, store.shards / written.name)
+        return there
+
+    monkeypatch.setattr(Store, "verify", verify_and_be_overtaken)
+    capsys.readouterr()
+    assert run(LENGTHS, limit=10, shard_size=1).status == 0
+    assert "10 of 10 sequences" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.slow

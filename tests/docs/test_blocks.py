@@ -29,6 +29,21 @@ def test_a_page_shows_every_block_once(page: str) -> None:
     assert text.count("<!-- block:") == text.count("<!-- end of block -->") == len(blocks.PAGES[page])
 
 
+def unfolded(text: str) -> str:
+    """What a page shows before a reader opens anything."""
+    return re.sub(r"<details markdown=\"1\">.*?</details>", "", text, flags=re.DOTALL)
+
+
+def test_results_are_short_until_they_are_opened() -> None:
+    """Findings come first; tables and methods are folded. Every fold is closed, and has a summary."""
+    pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "results").glob("*.md"))]
+    assert len(unfolded('a <details markdown="1">b c</details> d').split()) == 2
+    assert 3000 < sum(len(unfolded(text).split()) for text in pages) <= 10_000
+    for text in pages:
+        folds = [text.count(tag) for tag in ('<details markdown="1">\n<summary>', "</summary>\n\n", "\n</details>")]
+        assert len(set(folds)) == 1 and (folds[0] or len(text.split()) < 2000)
+
+
 def test_a_changed_figure_is_seen() -> None:
     """One digit in a block is enough; a word outside it is free."""
     page = "docs/results/causal_validation.md"

@@ -121,7 +121,7 @@ def test_numbers_of_direct_contributions_are_as_stated() -> None:
     lens = ffb.logit_lens(model, prompt, target)
     assert lens.values is not None
     ends = (float(lens.values[lens.names.index(name)]) for name in ("L23", "L23 after attention"))
-    assert "from {:.2f} to {:+.2f}".format(*ends).replace("-", "−") in page
+    assert "{:.2f} before the attention of layer 23 and {:+.2f} after it".format(*ends).replace("-", "−") in page
     assert [row[-1][0] == " Mary" for row in lens.top_tokens] == [False] * (len(lens.names) - 1) + [True]
     _, cache = model.run_with_cache(model.to_tokens(prompt))
     words = {

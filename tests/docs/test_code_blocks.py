@@ -198,6 +198,22 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         {path.name for path in at.iterdir()} == {"induction.png", "copies.png"}, n["copies"].values.shape == (30, 4),
         n["previous"].values.shape == n["duplicate"].values.shape == (30, 4),
     ],
+    "how_to/ioi.md": lambda n, at: [
+        holds(at / "l23.html", "head 3"), n["copies"].values.shape == n["induction"].values.shape == (30, 4),
+        set(n["table"].source) > {"L20H0"}, len(n["circuit"]) == 200, list(n["compared"].correlation.index) == ["head"],
+        n["direct"].heads.shape == n["through"].heads.shape, n["knockout"].sources == ("IO", "S1", "S2"),
+    ],
+    "how_to/ablation.md": lambda n, at: [
+        close(n["every_head"][23].double(), n["zero"].values["head"].flatten().double(), atol=1e-4), n["feed_forwards"].values["mlp"].shape == (3,),
+        not torch.equal(n["zero"].values["head"], n["mean"].values["head"]),
+        float((n["logits"] - n["model"](n["model"].to_tokens(n["prompt"]))).detach().abs().max()) > 0,
+        n["after"].page == n["attention"].show().html, n["chosen"].set_trait("selection", {"layer": 3, "scope": "head 2"}) is None,
+        n["after"].page != n["attention"].show(layer=4).html,
+    ],
+    "how_to/path_patching.md": lambda n, at: [n["change"].shape == (1, 1), len(n["effects"].ends) == 2, len(n["measured"].ends) == 10],
+    "how_to/two_checkpoints.md": lambda n, at: [
+        (at / "change.html").is_file(), float(n["change"]["AtbLnFf", 1].abs().max()) == 0, float(n["moved"].tokens.abs().max()) == 0,
+    ],
     "how_to/notebooks.md": lambda n, at: [
         {path.name for path in at.iterdir()} == {
             *(f"{name}.png" for name in ("direct", "lens", "residual", "heads", "estimates", "scatter", "induction", "faithfulness", "phrases", "knockout")),
@@ -206,11 +222,12 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["answer"].shares.nansum(dim=1) + n["answer"].biases, n["answer"].values, rtol=1e-3, atol=1e-3),
         len(n["circuit"]) == 1000, n["knockout"].sources == ("IO", "S1", "S2"),
     ],
+    "results/known_circuits.md": lambda n, at: [n["yours"].is_true.sum() == 8, n["known"].exact.shape == (4, 110), n["yours"].noise_only is None],
     "how_to/refused.md": lambda n, at: [],
 }
 # fmt: on
 """What holds after the blocks of a page have run, of its names and of the folder that it wrote to."""
-ALSO = {"models.md", "experiments.md", "how_to/extend.md"}
+ALSO = {"models.md", "experiments.md", "how_to/extend.md", "how_to/machines.md"}
 """Pages that have tests of their own below."""
 
 
@@ -232,6 +249,22 @@ def test_a_page_does_what_it_says(
     assert all(bool(each) for each in HOLDS[page](names, tmp_path))
     if page == "how_to/refused.md":
         assert holds(DOCS / page, f"```text\n{capsys.readouterr().out}```")
+
+
+def test_a_thousand_prompts(small_models: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page on machines asks for a thousand different ones; here the first run, in this process on a small model."""
+    real, asked = ffb.map_prompts, list[Any]()
+
+    def few(function: Any, model: str, prompts: Any, *, engine: str, workers: int, **options: Any) -> Any:
+        asked.extend(prompts)
+        assert (engine, workers) == ("ray", 4)
+        return real(function, small_models[model], prompts[:3], **options)
+
+    monkeypatch.setattr(ffb, "map_prompts", few)
+    monkeypatch.chdir(tmp_path)
+    names = run("how_to/machines.md", {})
+    assert len({text for text, _ in asked}) == 1000
+    assert set(names["table"].prompt) == {0, 1, 2} and len(names["results"]) == 3
 
 
 def test_commands_of_pages_are_commands() -> None:

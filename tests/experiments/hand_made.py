@@ -31,11 +31,13 @@ def tokenised(
     word: Sequence[int] | None = None,
     groups: tuple[frozenset[int], ...] = (),
     special: Sequence[int] = (),
+    masked: Mapping[int, int] | None = None,
 ) -> TokenisedText:
-    """Tokens by id, each a word of its own; `special` are positions."""
-    marks = np.isin(np.arange(len(ids)), special)
+    """Tokens by id, each a word of its own; `special` are positions, and so are `masked`, with what stood there."""
+    masked = {} if masked is None else masked
+    marks = np.isin(np.arange(len(ids)), [*special, *masked])
     words = np.array(range(len(ids)) if word is None else word)
-    return TokenisedText(CorpusText("text", "here", "d", number=0), np.array(ids), marks, words, groups, False, {})
+    return TokenisedText(CorpusText("text", "here", "d", number=0), np.array(ids), marks, words, groups, False, masked)
 
 
 class HandMade(ObservedBatch):

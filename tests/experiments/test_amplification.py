@@ -13,6 +13,7 @@ from tests.experiments.hand_made import CONFIG, facts, observed, tables_of_shard
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.statistics import split_keys
 from tl_ffblock.corpus.study import Observation
+from tl_ffblock.experiments.kobayashi import amplification
 from tl_ffblock.experiments.kobayashi.amplification import (
     CATEGORIES,
     Amplification,
@@ -21,6 +22,7 @@ from tl_ffblock.experiments.kobayashi.amplification import (
     Text,
     Unit,
     categorise,
+    chunks,
 )
 
 Seen = Callable[..., Observation]
@@ -102,6 +104,18 @@ def test_sentences_end_at_marks(seen: Seen) -> None:
     assert STUDY.measure(observation)[1].sentence.tolist() == [0, 0, 1, 1, 1, 2]
 
 
+def test_mutual_information_counts_what_stood_at_masks(bert: Model) -> None:
+    """Or takes it out, if told so; special tokens are out either way, and pairs are of what the model read."""
+    tokens = tokenised([10, 99, 11, 12], special=[3], masked={1: 13})
+    maps = dict.fromkeys(("Atb", "AtbFf"), torch.ones(4, 4))
+    for option, expected, sentences in (("kept", [10, 13, 11], [0, 0, 1]), ("dropped", [10, 11], [0, 0])):
+        study = Amplification(CONFIG, facts(), AmplificationOptions(pmi_masked=option))
+        pairs, text = study.measure(observed(bert, study, maps, tokens))
+        assert (text.ids.tolist(), text.sentence.tolist()) == (expected, sentences)
+        assert set(zip(*(side.tolist() for side in split_keys(pairs.keys)), strict=True)) == {(10, 11), (11, 10)}
+    assert AmplificationOptions().pmi_masked == "kept"
+
+
 def test_categories_by_rule() -> None:
     """The first rule that fits counts: same token, one word, an expression, side by side, other."""
     tokens = tokenised([10, 11, 12, 10, 13], word=[0, 1, 1, 2, 3], groups=(frozenset({0, 1}),))
@@ -135,6 +149,24 @@ def test_pmi_by_unit() -> None:
     )
     strangers = [Text(np.array([0]), 0, np.array([0])), Text(np.array([1]), 1, np.array([0]))]
     assert np.isnan(Incidence(strangers, "article", 2).pmi(np.array([0]), np.array([1]))).all()
+
+
+def test_pairs_are_counted_so_many_units_at_a_time() -> None:
+    """A hundred thousand pairs of a token with windows all over the corpus have more units than 32 bits count."""
+    sizes = np.random.default_rng(0).integers(0, 30, 500)
+    found = [*chunks(sizes, 60)]
+    np.testing.assert_array_equal(np.concatenate([np.arange(500)[each] for each in found]), np.arange(500))
+    sums = np.array([sizes[each].sum() for each in found])
+    assert sums.max() <= 60 and (sums[:-1] + sizes[[each.start for each in found[1:]]] > 60).all()
+    assert [*chunks(np.array([90, 1, 90]), 60)] == [slice(0, 1), slice(1, 2), slice(2, 3)] and not [
+        *chunks(sizes[:0], 60)
+    ]
+    texts = [Text(np.array([0, 1, 2, 3]), 0, np.zeros(4, dtype=np.int64))] * 3
+    pairs = np.array([0, 1, 2, 0]), np.array([1, 2, 3, 3])
+    by_pair = [float(Incidence(texts, "window", 2).pmi(*(ends[[n]] for ends in pairs))[0]) for n in range(4)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(amplification, "_ENTRIES", 7)
+        np.testing.assert_array_equal(Incidence(texts, "window", 2).pmi(*pairs), by_pair)
 
 
 @pytest.mark.parametrize("unit", ["article", "sentence", "window"])

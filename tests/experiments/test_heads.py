@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_tables_are_those_of_the_public_functions(family: str, shared_run: Run, 
     """Means over all queries of the corpus, and relations of maps of words: attention, whole layers and by head."""
     tables = shared_run(BY_HEAD, family=family, **OF_TREEBANK).tables
     model, n_special = loaded(family), 2 if family == "bert" else 1
-    previous, hits = [], []
+    previous, hits, first_rows = [], [], []
     for text in sentences():
         attention = ffb.attention_maps(model, text.text)
         contributions = ffb.contribution_maps(model, text.text, heads=True)
@@ -43,6 +44,7 @@ def test_tables_are_those_of_the_public_functions(family: str, shared_run: Run, 
         special = [0] if n_special == 1 else [0, -1]
         shares = heads.target_shares(attention, heads.token_groups(attention.tokens, special=special))
         previous.append(shares["previous"])
+        first_rows.append(heads.entropy(attention)[..., 0].reshape(-1))
         word = [-1, *range(len(text.words or ())), *([-1] * (n_special - 1))]
         by_head = contributions.token_maps(scope, heads=True)
         rows = dataclasses.replace(by_head, values=by_head.values / by_head.values.sum(dim=-1, keepdim=True))
@@ -50,6 +52,8 @@ def test_tables_are_those_of_the_public_functions(family: str, shared_run: Run, 
     expected = np.nanmean(np.concatenate(previous, axis=-1), axis=-1).reshape(-1)
     of_attention = tables["heads_statistics"].query("map == 'attention'")
     np.testing.assert_allclose(of_attention["previous"], expected, rtol=1e-5)
+    of_first = tables["heads_no_op"].query("map == 'attention' and query == 'first special'")["entropy"]
+    np.testing.assert_allclose(of_first, np.mean(first_rows, axis=0), rtol=1e-5, atol=1e-7)
     found = heads.relation_hits(hits)
     question = f"map == '{scope} by head' and relation == '{{}}' and read == 'from dependent'"
     for relation, arcs in found.relations.items():
@@ -70,6 +74,20 @@ def test_offsets_are_counted(shared_run: Run) -> None:
     assert "from dependent" not in det.index.get_level_values("read")
     nsubj = tables.query("relation == 'nsubj' and read == 'from head'").set_index("offset")
     assert nsubj.loc[[1, 2, 4], "accuracy"].tolist() == pytest.approx([4 / 7, 2 / 7, 1 / 7])
+
+
+def test_a_possessor_is_asked_at_its_marker_on_request(run: Run, tmp_path: Path) -> None:
+    """`a dog 's bird sat`: two words before its head as a noun, one before it as the paper's program reads it."""
+    rows = ("a/2/det", "dog/4/nmod:poss", "'s/2/case", "bird/5/nsubj", "sat/0/root")
+    lines = (row.split("/") for row in rows)
+    words = [f"{n}\t{word}\t_\t_\t_\t_\t{head}\t{name}\t_\t_" for n, (word, head, name) in enumerate(lines, 1)]
+    data = tmp_path / "possessor.conllu"
+    data.write_text("# text = a dog 's bird sat\n" + "\n".join(words) + "\n\n", encoding="utf-8")
+    for possessives, k in (("noun", 2), ("marker", 1)):
+        asked = [study("heads", least_arcs=1, possessives=possessives)]
+        table = run(asked, data=str(data), mask_fraction=0.0, out=possessives).tables["heads_offsets"]
+        found = table.query("relation == 'nmod:poss' and accuracy == 1")
+        assert found["offset"].tolist() == [k, k]
 
 
 def test_best_maps_are_compared_on_other_documents(run: Run) -> None:

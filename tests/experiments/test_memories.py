@@ -9,9 +9,11 @@ import pytest
 import torch
 
 from tests.corpora import stored_tables
+from tests.tiny import VOCAB
 from tl_ffblock import memories
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.runs import CorpusRun
+from tl_ffblock.corpus.study import Tables
 from tl_ffblock.experiments import study
 from tl_ffblock.experiments.geva.memories import TriggerShard, confident_table, ngram_table
 
@@ -41,15 +43,37 @@ def test_triggers_and_agreement_are_those_of_the_public_functions(
             np.testing.assert_allclose(rows["coefficient"], [t.coefficient for t in triggers], rtol=1e-3)
             assert [text.split()[-1] for text in rows["prefix"]] == [t.prefix[-1] for t in triggers]
         agreeing = memories.agreement(found, values).groupby("layer")["agrees"].mean()
+        assert_ranks(
+            tables, sign, found, memories.value_tokens(model, memories=set(names), sign=sign, targets=range(VOCAB))
+        )
         rows = tables["memories_agreement"].query("sign == @sign and reading == 'final_norm'").set_index("layer")
         np.testing.assert_allclose(rows["first"].dropna(), agreeing.dropna())
+
+
+def assert_ranks(tables: Tables, sign: str, found: memories.Triggers, values: memories.ValueTokens) -> None:
+    """The token after each first trigger, in the ranks of all tokens that the public function gives; first places agree."""
+    rows = tables["memories_ranks"].query("sign == @sign and reading == 'final_norm'").set_index("layer")
+    by_layer: dict[int, list[int]] = {layer: [] for layer in rows.index}
+    for name in found.memories:
+        first = next(iter(found.of(name)), None)
+        following = None if first is None else found.next_ids[found.row_of(name), 0]
+        if following is not None and following >= 0:
+            by_layer[name.layer].append(int(values.target_ranks[values.row_of(name), following]))
+    for layer, ranks in by_layer.items():
+        row = rows.loc[layer]
+        assert row["memories"] == len(ranks) > 0
+        expected = [np.quantile(ranks, q) for q in (0.25, 0.5, 0.75)]
+        assert row[["first_quartile", "median", "third_quartile"]].tolist() == pytest.approx(expected)
+        assert row["up_to_10"] == pytest.approx(np.mean(np.array(ranks) <= 10))
+    agreement = tables["memories_agreement"].query("sign == @sign and reading == 'final_norm'").set_index("layer")
+    np.testing.assert_allclose(rows["up_to_1"], agreement["first"])
 
 
 @pytest.mark.parametrize("family", ["llama", "bert"])
 def test_however_the_corpus_is_cut(family: str, run: Run, shared_run: Run) -> None:
     """One shard or eight: the same triggers, byte for byte, and the same means."""
     eight, one = shared_run(SPEC, family=family), run(SPEC, family=family, shard_size=30)
-    for name in ("triggers", "ngrams", *(["agreement"] * (family == "llama"))):
+    for name in ("triggers", "ngrams", *(["agreement", "ranks"] * (family == "llama"))):
         name = f"memories_{name}.csv"
         assert stored_tables(eight.folder)[name] == stored_tables(one.folder)[name]
     compositions = (each.tables["memories_composition"][["active", "zero_agreement"]] for each in (eight, one))
@@ -126,7 +150,7 @@ def _by_hand(magnitudes: list[list[float]], endings: list[list[list[int]]], foll
         for rank, ending in enumerate(of_memory):
             context[row, rank, 12 - len(ending) :] = ending
     sequence = np.where(size > 0, np.arange(size.shape[1]), -1)
-    return TriggerShard(size, sequence, sequence, context, np.array(following))
+    return TriggerShard(size, sequence, sequence, context, np.array(following), np.full((*size.shape, 2), -1))
 
 
 def test_endings_are_counted() -> None:

@@ -65,7 +65,7 @@ def test_outliers_are_told_of_the_output() -> None:
     assert study.sentences({"correlation": correlation.assign(spearman=NAN)}) == ()
 
 
-def test_changes_are_told_of_the_feed_forward_and_the_norm_behind_it() -> None:
+def test_changes_are_told_of_the_feed_forward_and_the_norm_after_it() -> None:
     """The two largest layers and the median, of the cells that are ranked: of a causal model the reachable ones."""
     by_cells = {
         "reachable": {"AtbLnFf": (0.125, 0.5, 0.25), "AtbLnFfResLn": (0.75, NAN, 0.0), "Atb": (0.99,) * 3},
@@ -93,7 +93,7 @@ def test_changes_are_told_of_the_feed_forward_and_the_norm_behind_it() -> None:
     study = Contextualization(CONFIG, facts("pre_ln", causal=True))
     assert study.sentences({"changes": changes, "cumulative": cumulative}) == (
         "The feed-forward changes the mixing most in layer 1: 0.500, next in layer 2 (0.250); in the median layer 0.250.",
-        "The norm behind it changes the mixing most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
+        "The norm after it changes the mixing most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
         "Seen from AtbLn, of the change by the feed-forward is left in the median layer: 50% after +RES, 60% after +LN.",
     )
 

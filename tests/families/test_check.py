@@ -1,11 +1,10 @@
 """The user's self-check: `check_model` and `tl-ffblock check`."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
 from torch import nn
 
 import tl_ffblock as ffb
@@ -14,8 +13,6 @@ from tests.cases import bridge_of, processed, wrapped
 from tl_ffblock import check
 from tl_ffblock.cli.main import main
 from tl_ffblock.layer.scopes import scope_names
-
-Bridges = Callable[..., Any]
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_neox", "qwen2_moe", "bert"])
@@ -70,11 +67,15 @@ def test_processed_weights_are_said() -> None:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`tl-ffblock check --model FOLDER` prints the table and the verdict; a model that is refused is status 1 and the reason."""
+    """`tl-ffblock check --model FOLDER` prints model, table, verdict and how its speed was measured; a refusal is status 1 and the reason."""
     folder = tiny.save_local("llama", tmp_path / "right")
     assert main(["check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"ok: all \d+ equations hold to 1e−4 \(float32\)", shown)
+    tokens = re.match(r"right \(Llama, pre_ln, float32, raw weights\), (\d+) tokens\n", shown)
+    assert tokens is not None
+    threads = f"{tokens[1]} tokens on {torch.get_num_threads()} thread"
+    assert re.search(rf"(?m)^speed  \d+ tokens/s for all layers and scopes of {threads}s?; ", shown)
     assert shown.count("norm(layer input) W_V + b_V = value") == 3  # layers
     tiny.hf_model("granite", residual_multiplier=0.5).save_pretrained(tmp_path / "refused")
     assert main(["check", "--model", str(tmp_path / "refused")]) == 1

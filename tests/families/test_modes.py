@@ -11,7 +11,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import COVERING, TL_3, Case, bridge_of, processed, wrapped
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32
-from tl_ffblock.bridge import taps
+from tl_ffblock.bridge import callbacks
 from tl_ffblock.errors import ProcessedWeightsWarning
 
 
@@ -97,6 +97,6 @@ def test_device_map(tmp_path: Path) -> None:
 def test_every_class_has_what_is_needed_of_it(case: Case) -> None:
     """TransformerBridge, HookedTransformer, HookedEncoder and each of their HookPoints; a module of torch has it not."""
     model = case.model()
-    assert isinstance(model, taps.HookedModel)
-    assert all(isinstance(point, taps.HookPoint) for point in model.hook_dict.values())
-    assert not isinstance(nn.Linear(2, 2), taps.HookedModel | taps.HookPoint)
+    assert isinstance(model, callbacks.HookedModel)
+    assert all(isinstance(point, callbacks.HookPoint) for point in model.hook_dict.values())
+    assert not isinstance(nn.Linear(2, 2), callbacks.HookedModel | callbacks.HookPoint)

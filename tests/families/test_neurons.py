@@ -1,6 +1,5 @@
 """Neurons of a cell: what each carries is what a slow integral over every neuron's own path gives, on every family."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +13,8 @@ from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
 from tl_ffblock.layer.activations import ClampedGate
-from tl_ffblock.layer.records import Experts
 from tl_ffblock.layer.scopes import feed_step
 
-Models = Callable[..., Any]
 N, LAYER, QUERY = 5, 1, 4
 QUADRATURE = dict(rtol=1e-6, atol=1e-9)
 """float64, 60 Gauss-Legendre nodes on smooth paths."""
@@ -75,7 +72,7 @@ def test_neurons_are_what_a_slow_integral_gives(any_family: str) -> None:
         bias = decomposition.bias(operand)[QUERY : QUERY + 1]
 
     ff = record.block.feed_forward
-    experts = ff.experts if isinstance(ff, Experts) else (ff,)
+    experts = ff if isinstance(ff, tuple) else (ff,)
     vectors = decomposition.parts(scope)[QUERY]
     total = torch.zeros_like(vectors)
     for number, expert in enumerate(experts):

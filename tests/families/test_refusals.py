@@ -146,7 +146,7 @@ REFUSED_MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     "epsilon that does not run": (lambda: bridge_of("starcoder2", norm_epsilon=1.1e-5), r"layer 0: ln1 .*1\.1e-05.*1e-05"),
     "both directions": (lambda: bridge_of("gemma3", use_bidirectional_attention=True), "use_bidirectional_attention=True"),
     "processed sinks": (lambda: processed(bridge_of("gpt_oss")), "attention sinks.*no_processing=True"),
-    "quantised": (quantised, "layer 1: .*torch.int8"),
+    "quantised": (quantised, "layer 1: .*torch.int8.*torchao"),
     "offloaded": (lambda: tiny.bridge("gpt2").to("meta"), "weights on no device"),
     "remote": (remote, "weights on a server"),
     "SoLU": (lambda: hooked("solu"), "layer 0, act_fn='solu': .*elementwise"),

@@ -18,8 +18,6 @@ from tests.tolerances import COMPLETE_FLOAT32
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.model import identify
 
-Bridges = Callable[..., Any]
-
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
 def test_known_forms_need_no_entry_in_the_table(

@@ -1,6 +1,7 @@
 """What enters a node of a flow graph sums to it, however much is shown, and what is said of nodes is the model's."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import Case, model_of
 from tests.tolerances import ORACLE_FLOAT32_WITHIN
+from tl_ffblock.errors import InputError
 from tl_ffblock.graphs import Pruning, flow
 from tl_ffblock.graphs.flow import ends, largest
 
@@ -187,6 +189,40 @@ def test_the_last_nodes_reading_is_the_models(family: str, position: int) -> Non
     assert expected.targets[0].token == expected.nodes[-1].tokens[0]
 
 
+def test_an_edge_has_the_entropy_of_the_vector_it_carries() -> None:
+    """Of every edge that carries a node's whole vector the reading is the model's own; edges that are numbers have none."""
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
+    graph = ffb.flow_graph(model, tokens, layers=[1, 2], target=9)
+    assert graph.vectors is not None
+    frame, vectors = graph.to_dataframe(), graph.vectors.edges
+    logits = model.unembed(model.ln_final(vectors[None]))[0].detach()
+    expected = torch.distributions.Categorical(logits=logits).entropy()
+    whole = (vectors - graph.vectors.nodes[graph.ends[:, 0]]).norm(dim=-1) < 1e-9 * vectors.norm(dim=-1)
+    found = torch.tensor(frame["entropy"].to_numpy())
+    assert set(frame["source_kind"][whole.numpy()]) >= {"value", "head", "row", "neuron", "mlp", "attention", "input"}
+    torch.testing.assert_close(found[whole], expected[whole], rtol=1e-6, atol=1e-9)
+    assert (frame["entropy"].isna() == (frame["unit"] != "residual")).all()
+
+
+@pytest.mark.parametrize(
+    ("shown", "kinds"),
+    [
+        (Pruning(rows=(0, 0)), {"row"}),
+        (Pruning(values=0), {"key", "value"}),
+        (Pruning(heads=0), {"query", "key", "value", "head"}),
+        (Pruning(memories=(0, 0)), {"neuron key", "neuron"}),
+    ],
+)
+def test_a_kind_of_node_is_hidden(shown: Pruning, kinds: set[str]) -> None:
+    """None of it is left, all others are, and what they wrote is in the sums."""
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
+    graph, whole = (
+        ffb.flow_graph(model, tokens, layers=-1, target=9, pruning=pruning) for pruning in (shown, Pruning())
+    )
+    assert {node.kind for node in whole.nodes} - {node.kind for node in graph.nodes} == kinds
+    assert sums(graph) < 1e-9
+
+
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "olmo2", "qwen2_moe"])
 def test_shares_are_those_of_the_attribution(family: str) -> None:
     """Heads, memories and the stream carry at the position what `ffb.attribute` says; what enters carries the same."""
@@ -296,3 +332,41 @@ def test_everything_of_the_default_model_can_be_drawn(monkeypatch: pytest.Monkey
     for hooks, cause in (((), "Half precision may"), (nothing, "Does one of your hooks")):
         with pytest.raises(ffb.errors.CompletenessError, match=refusal + cause):
             ffb.flow_graph(model, keys, layers=2, fwd_hooks=hooks)
+
+
+def test_pruning_of_the_text_takes_sizes_of_coefficients_and_a_choice_takes_itself() -> None:
+    """By hand from the graph of everything: rows and neurons of the largest sizes; chosen ones and no others; sums stay."""
+    model, tokens = double("gpt2"), tiny.tokens("gpt2", N)
+    everything = ffb.flow_graph(model, tokens, layers=[0, 1], target=7, pruning=Pruning.off())
+    text = Pruning(rows=(3, 2), memories=(4, 3), by="coefficient")
+    by_text = ffb.flow_graph(model, tokens, layers=[0, 1], target=7, pruning=text)
+    program = ffb.flow_graph(model, tokens, layers=[0, 1], target=7, pruning=Pruning(rows=(3, 2), memories=(4, 3)))
+    for kind, count in (("row", 5), ("neuron", 7)):
+        for layer in (0, 1):
+            of_layer = [node for _, node in of_kind(everything, kind) if node.layer == layer]
+            largest = sorted(of_layer, key=lambda node: -abs(node.coefficient))[:count]
+            shown = {node.name for _, node in of_kind(by_text, kind) if node.layer == layer}
+            assert shown == {node.name for node in largest}
+    assert {node.name for node in by_text.nodes} != {node.name for node in program.nodes}
+    chosen = ffb.flow_graph(
+        model, tokens, layers=[0, 1], target=7, pruning=Pruning(memories=(1, 1), chosen={1: [5, 2]})
+    )
+    names = [node.name for _, node in of_kind(chosen, "neuron")]
+    assert [name for name in names if name.startswith("L1")] == ["L1N5", "L1N2"] and len(names) == 4
+    assert sums(by_text) < 1e-6 and sums(chosen) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Pruning(by="norm"), "by='norm'.*\"coefficient\""),
+        (lambda: Pruning(chosen=[3]), r"chosen=\[3\].*by layer"),
+        (lambda: ffb.flow_graph(double("gpt2"), [7, 8], layers=1, pruning=Pruning(chosen={1: [99]})), "from 0 to 47"),
+        (lambda: ffb.flow_graph(double("gpt2"), [7, 8], layers=1, pruning=Pruning(chosen={1: [3, 3]})), "each once"),
+    ],
+)
+@pytest.mark.wrong_types
+def test_prunings_that_choose_nothing_are_refused(made: Callable[[], Any], said: str) -> None:
+    """Another rule, a list without layers, a neuron that is not there or twice."""
+    with pytest.raises(InputError, match=said):
+        made()

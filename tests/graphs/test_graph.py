@@ -95,6 +95,20 @@ def test_networkx_writes_every_graph(graphs: dict[str, Graph], name: str, k: int
         assert again.nodes[node]["component"] == exported.nodes[node]["component"]
 
 
+def test_texts_that_xml_cannot_hold_are_escaped(
+    graphs: dict[str, Graph], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A tokenizer has control characters: the files are read again, with their escapes; other texts stay."""
+    graph, rows = graphs["flow"], type(graphs["flow"]).nodes_dataframe
+    hostile = "a\x0b\x1a\x00\ufffe é\n<&>"
+    monkeypatch.setattr(type(graph), "nodes_dataframe", lambda self, *names: rows(self, *names).assign(token=hostile))
+    exported = graph.to_networkx()
+    for form in ("graphml", "gexf"):
+        getattr(nx, f"write_{form}")(exported, tmp_path / "graph")
+        again = getattr(nx, f"read_{form}")(tmp_path / "graph")
+        assert {node["token"] for _, node in again.nodes(data=True)} == {"a\\x0b\\x1a\\x00\\ufffe é\n<&>"}
+
+
 @pytest.mark.parametrize("keep", [1.0, 0.8, 0.3])
 @pytest.mark.parametrize("name", MADE)
 def test_pruning_keeps_a_stated_part_and_all_sums(graphs: dict[str, Graph], name: str, keep: float) -> None:

@@ -52,6 +52,9 @@ DAMAGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a node without layer": (lambda held: held["nodes"][1].pop("layer"), r"nodes\[1\] has no layer"),
     "a node twice": (lambda held: held["nodes"].append(held["nodes"][0]), "two nodes have one node_id"),
     "a link to nowhere": (lambda held: held["links"][0].update(target="L99H9"), "not both nodes"),
+    "a name of no text": (lambda held: held["nodes"][0].update(node_id=[1]), r"node_id \[1\] is not a text"),
+    "an end of no text": (lambda held: held["links"][0].update(source={}), "not both nodes"),
+    "a weight of 400 digits": (lambda held: held["links"][0].update(weight=10**400), "weight 1000"),
     "a weight of text": (lambda held: held["links"][0].update(weight="1"), "weight '1'"),
 }
 
@@ -67,8 +70,18 @@ def test_another_file_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(MapFileError, match=said):
         read_neuronpedia(path)
     path.write_text("{")
-    with pytest.raises(MapFileError, match="is no JSON"):
+    with pytest.raises(MapFileError, match="is not JSON"):
         read_neuronpedia(path)
+
+
+def test_metadata_are_data(tmp_path: Path) -> None:
+    """Of any name: none is an argument of the graph that is made."""
+    path = to_neuronpedia(graph_of("gpt2"), tmp_path / "graph.json")
+    held = json.loads(path.read_text())
+    held["metadata"] |= {"incoming_graph_data": [[1, 2]], "self": 3}
+    path.write_text(json.dumps(held))
+    read = read_neuronpedia(path)
+    assert read.graph == held["metadata"] and len(read) == len(held["nodes"])
 
 
 def test_components_without_positions_are_refused(tmp_path: Path) -> None:

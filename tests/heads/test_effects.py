@@ -1,6 +1,6 @@
 """Effects of heads: runs edited by hand, finite differences, and Euler's identity."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -79,3 +79,51 @@ def test_gradients_are_finite_differences(model: Any) -> None:
 
         expected = (moved(1) - moved(-1)) / (2 * step)
         assert float(gradients[f"head {head}", layer][query, key]) == pytest.approx(expected, rel=1e-3, abs=5e-5)
+
+
+VECTOR = torch.linspace(-1, 1, tiny.D_MODEL, dtype=torch.float64)
+
+
+def projected(model: Any, layer: int, at: int | str, hooks: Any = ()) -> float:
+    """What the residual stream at a layer's input says along the vector, by a callback at the output of the layer before."""
+    seen: list[Any] = []
+    read = (f"blocks.{layer - 1}.hook_out", lambda stream, hook: seen.append(stream[0].detach()))
+    model.run_with_hooks(model.to_tokens(TEXT), fwd_hooks=[*hooks, read])
+    return float((seen[0].mean(dim=0) if at == "mean" else seen[0][at]) @ VECTOR)
+
+
+@pytest.mark.parametrize(("layer", "at"), [(1, 3), (2, "mean")])
+def test_a_direction_needs_no_language_model_head(model: Any, layer: int, at: int | Literal["mean"]) -> None:
+    """Ablation and gradients of `<vector, stream>`, at one position and of the mean that sentence encoders pool: edited runs."""
+    target, n_heads, step = ffb.direction(VECTOR, layer=layer, at=at), model.cfg.n_heads, 1e-2
+    effects = heads.ablation_effects(model, TEXT, target)
+    gradients = heads.attention_gradients(model, TEXT, target)
+    assert gradients.values[:layer].any() and not gradients.values[layer:].any()
+    assert (effects[layer:].abs() < 1e-12).all()  # batches of other shapes round otherwise
+    with ffb.capture(model) as records:
+        model(model.to_tokens(TEXT))
+    value = records[0].sequence(0).head_values[2, 1]
+
+    def edited(change: Any) -> float:
+        def edit(z: Any, hook: Any) -> Any:
+            by_head = z.clone().reshape(*z.shape[:2], n_heads, -1)
+            change(by_head)
+            return by_head.reshape(z.shape)
+
+        return projected(model, layer, at, [("blocks.0.attn.hook_z", edit)])
+
+    without = edited(lambda z: z[:, :, 1].zero_()) - projected(model, layer, at)
+    assert float(effects[0, 1]) == pytest.approx(without, rel=1e-4, abs=1e-6)
+    more, less = (edited(lambda z, sign=sign: z[0, 3, 1].add_(sign * step * value)) for sign in (1, -1))
+    assert float(gradients["head 1", 0][3, 2]) == pytest.approx((more - less) / (2 * step), rel=1e-3, abs=5e-5)
+
+
+def test_a_mean_over_positions_is_the_mean_of_its_positions(model: Any) -> None:
+    """Of the target and of every token's attribution; also beside a shorter prompt, whose padding has no share."""
+    n = model.to_tokens(TEXT).shape[1]
+    pooled = ffb.attribute(model, TEXT, ffb.direction(VECTOR, layer=-1, at="mean"), of=("maps",))
+    single = [ffb.attribute(model, TEXT, ffb.direction(VECTOR, layer=-1, at=at), of=("maps",)) for at in range(n)]
+    torch.testing.assert_close(pooled.tokens, torch.stack([one.tokens for one in single]).mean(dim=0))
+    both = ffb.attribute(model, [TEXT, "the cat sat"], ffb.direction(VECTOR, layer=-1, at="mean"), of=("maps",))
+    torch.testing.assert_close(both[0].tokens, pooled.tokens)
+    assert pooled.target == "direction after the last layer, mean over positions"

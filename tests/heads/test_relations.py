@@ -6,6 +6,7 @@ import torch
 
 from tests.heads.planted import drawn, labelled, pointing, uniform
 from tl_ffblock import heads
+from tl_ffblock.errors import InputError
 from tl_ffblock.heads.relations import ALL, DIRECTIONS
 from tl_ffblock.results.intervals import bootstrap_weights
 from tl_ffblock.results.token_maps import TokenMaps
@@ -139,3 +140,18 @@ def test_a_draw_without_a_choice_has_no_value() -> None:
     """Two documents: a draw of one of them twice has no other to choose on, and the interval leaves it out."""
     share = heads.share_of_chosen(np.array([[True], [False]]), np.array([0, 1]), n_draws=50)
     assert share.value == 0.5 and np.isnan(share.draws).any() and share.interval() == (0.5, 0.5)
+
+
+def test_a_possessor_is_read_from_its_marker_on_request() -> None:
+    """`the dog 's tail`: the paper's program takes the row of 's; other relations, and possessors without a marker, keep theirs."""
+    arcs = heads.Arcs.of([(0, 1, "det"), (1, 3, "nmod:poss"), (4, 5, "poss"), (2, 1, "case")])
+    words = ("the", "Ġdog", "'s", "tail", "her", "head")
+    rows = labelled({"h": pointing([1, 2, 3, 3, 5, 5])}, tokens=words)
+    assert heads.hits(rows, arcs)[0, 0].tolist() == [True, False, True, False]
+    marked = arcs.from_markers(words)
+    assert marked.dependent.tolist() == [0, 2, 4, 2] and marked.name == arcs.name
+    assert heads.hits(rows, marked)[0, 0].tolist() == [True, True, True, False]
+    assert arcs.from_markers(("the", "dog", "of", "tail", "her", "head")).dependent.tolist() == [0, 1, 4, 2]
+    assert heads.Arcs.of([(1, 0, "poss")]).from_markers(("a", "dog")).dependent.tolist() == [1]
+    with pytest.raises(InputError, match="words="):
+        arcs.from_markers(("the", "dog"))

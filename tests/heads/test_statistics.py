@@ -31,9 +31,11 @@ def test_groups_are_told_by_position_and_text() -> None:
         "special": [0, 5],
         "separator": [5],
         "punctuation": [3],
+        "period or comma": [3],
     }
-    marked = heads.token_groups(("Ġ,", "▁«", "##,", "#", "Ġa", "▁", "$", "'s"))["punctuation"]
-    assert marked.tolist() == [True, True, True, True, False, False, False, False]
+    marked = heads.token_groups(("Ġ,", "▁«", "##.", "#", "Ġa", "▁", "$", "'s"))
+    assert marked["punctuation"].tolist() == [True, True, True, True, False, False, False, False]
+    assert marked["period or comma"].tolist() == [True, False, True, False, False, False, False, False]
 
 
 def test_planted_heads_have_their_shares_and_names() -> None:
@@ -84,6 +86,25 @@ def test_norms_are_read_as_shares_of_their_row() -> None:
     np.testing.assert_allclose(rows, [[1 / 3] * 3, [1 / 3] * 3, [np.nan] * 3], **ALGEBRA)
 
 
+def test_a_planted_paraphrase_head_is_told_by_its_share_on_the_other_sentence() -> None:
+    """A head that points to the same word of the other sentence has 1, one that stays 0, an even one what it has; [SEP] counts for none."""
+    tokens = ("[CLS]", "cats", "sleep", "[SEP]", "cats", "doze", "[SEP]")
+    channels = {
+        "paraphrase": pointing([0, 4, 5, 3, 1, 2, 6]),
+        "own": pointing([0, 1, 2, 3, 4, 5, 6]),
+        "even": uniform(7),
+    }
+    groups = heads.token_groups(tokens, special=[0, 3, 6])
+    table = heads.summary(labelled(channels, tokens=tokens), groups).set_index("channel")["other segment"]
+    assert table.to_dict() == pytest.approx({"paraphrase": 1, "own": 0, "even": 2 / 7})
+    rows = heads.target_shares(labelled(channels, tokens=tokens), {})["other segment"][0, 0]
+    np.testing.assert_array_equal(rows, [np.nan, 1, 1, np.nan, 1, 1, np.nan])
+    prompt = labelled({"all": uniform(4)}, tokens=("the", "cat", "it", "sat"), causal=True)
+    shares = heads.target_shares(prompt, {}, segments={"prompt": 0, "generated": 2})["other segment"][0, 0]
+    np.testing.assert_array_equal(shares, [np.nan, np.nan, 1 / 2, 1 / 2])  # a causal model sees the prompt alone
+    assert "other segment" not in heads.summary(PLANTED, GROUPS)
+
+
 def test_no_op_shares_are_by_kind_of_query() -> None:
     """A head that sends [SEP] and [CLS] to [SEP] and all else to the next token: 1 from separators, and 1 where next is one."""
     share = heads.target_shares(labelled({"h": pointing([5, 2, 3, 4, 5, 5])}, tokens=TOKENS), GROUPS)["special"]
@@ -91,6 +112,8 @@ def test_no_op_shares_are_by_kind_of_query() -> None:
     by_kind = heads.by_query_kind(share, labelled({"h": uniform(6)}, tokens=TOKENS), kinds)
     assert (by_kind["special"][0, 0], by_kind["text"][0, 0]) == pytest.approx((1, 1 / 4))
     assert np.isnan(by_kind["none"][0, 0])
+    of_rows = heads.by_query_kind(heads.entropy(PLANTED), PLANTED, GROUPS)
+    assert of_rows["first"][0] == pytest.approx([0, 0, 0, np.log(6)])  # that of [CLS]
 
 
 # --- distances ----------------------------------------------------------------------------------------------------

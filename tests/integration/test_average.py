@@ -15,7 +15,6 @@ from tests.cases import model_of
 from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import mean_interval
 
-Models = Callable[..., Any]
 LENGTHS = (4, 6, 5)
 PLACES = {"first": 0, "name": [2, 1, 3], "END": -1}
 
@@ -127,7 +126,7 @@ def test_what_cannot_be_averaged_is_refused(several: list[Any]) -> None:
             r"positions\['name'\] of prompt 0=4: expected one position, from -4 to 3",
         ),
         (lambda: ffb.average(several, {}), "expected positions by name"),
-        (lambda: ffb.average(last, {"END": -1}), "position 2 .'END'. is no query of maps 1"),
+        (lambda: ffb.average(last, {"END": -1}), "position 2 .'END'. is not a query of maps 1"),
         (lambda: ffb.average(last, {"first": 0}), "none of 'first' is a query of the maps"),
         (lambda: ffb.average(layers), "different layers"),
         (

@@ -37,6 +37,16 @@ def test_weights_that_are_not_numbers(place: str, value: float) -> None:
         ffb.contribution_maps(model, TOKENS)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+def test_a_later_run_that_is_not_of_numbers(family: str) -> None:
+    """Also where the layers' identities were checked in an earlier run, and a layer is asked once for all of its tensors."""
+    model, tokens = tiny.bridge(family), tiny.tokens(family, 6)
+    ffb.contribution_maps(model, tokens)
+    hook = ("embed.hook_out", lambda x, hook: x.index_fill(1, torch.tensor([2]), float("nan")))
+    with pytest.raises(ValueError, match=r"layer 0: the model's own resid_pre holds NaN or infinity"):
+        ffb.contribution_maps(model, tokens, fwd_hooks=[hook])
+
+
 @pytest.mark.parametrize("heads", [False, True])
 def test_norms_that_overflow_give_no_map(heads: bool) -> None:
     """Tensors that float32 holds and whose norms it does not have an error of NaN at one scope alone: no map is made."""

@@ -1,6 +1,7 @@
 """Every public function, method and class refuses arguments that it does not have, in words."""
 
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.errors import CallError, FFBlockError
 from tl_ffblock.result import Result
+from tl_ffblock.signatures import ADVANCED
 
 ROOMS = ("check", "experiments", "graphs", "heads", "interventions", "memories", "metrics", "attribution")
 """Modules whose names are public."""
@@ -150,3 +152,20 @@ def test_a_misspelt_name_of_the_package_is_corrected_by_python() -> None:
     command = [sys.executable, "-c", "import tl_ffblock as ffb; ffb.contribution_map"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stderr
     assert "Did you mean: 'contribution_maps'?" in shown
+
+
+def test_signatures_are_readable() -> None:
+    """Annotations print by the names of type aliases, so none is long; advanced options are the last; so is it in the docstring."""
+    faults = []
+    for name, call in CALLS.items():
+        signature = inspect.signature(call)
+        parameters = [p for p in signature.parameters.values() if p.name != "self"]
+        faults += [f"{name}: {p}" for p in parameters if len(inspect.formatannotation(p.annotation)) > 70]
+        named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is not p.empty]
+        advanced = [option in ADVANCED for option in named]
+        faults += [f"{name}: {named}"] if advanced != sorted(advanced) else []
+        said = (inspect.getdoc(call) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+        told = [word for word in re.findall(r"^    (\w+): ", said, re.MULTILINE) if word in signature.parameters]
+        faults += [f"{name}: {told}"] if told != [p.name for p in parameters if p.name in told] else []
+    assert faults == []
+    assert str(inspect.signature(ffb.attribute).parameters["target"]) == "target: Target"

@@ -1,6 +1,5 @@
-"""Capture among other hooks: nothing is disturbed, nothing is left, edits are part of the run or become the remainder."""
+"""Capture among other hooks: nothing is disturbed, nothing is left. Edits: interventions/test_edited_runs."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,11 +9,10 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import APIS, Case, callbacks_of, model_of
-from tests.tolerances import BATCH_FLOAT64, GRADIENT, REBUILT
+from tests.cases import Case, callbacks_of, model_of
+from tests.tolerances import GRADIENT, REBUILT
 
 N = 5
-EDITED = [Case("gpt2"), Case("llama"), Case("bert"), *APIS, Case("attn_only")]
 
 
 class StopError(Exception):
@@ -41,9 +39,6 @@ def same_records(one: Any, two: Any) -> None:
             torch.testing.assert_close(getattr(one[layer], site), getattr(two[layer], site), rtol=0, atol=0)
         for scope, tensor in one[layer].whole.items():
             torch.testing.assert_close(tensor, two[layer].whole[scope], rtol=0, atol=0)
-
-
-# --- nothing disturbed, nothing left ----------------------------------------------------------------------------
 
 
 def test_records_are_those_of_the_run(case: Case) -> None:
@@ -248,123 +243,6 @@ def test_options_of_capture(model: Any, tokens: Tensor) -> None:
         torch.testing.assert_close(some[layer].pre, full[layer].pre[:, [1, 3]], rtol=0, atol=0)
         torch.testing.assert_close(some[layer].pattern, full[layer].pattern[:, :, [1, 3]], rtol=0, atol=0)
         torch.testing.assert_close(some[layer].resid_pre, full[layer].resid_pre, rtol=0, atol=0)
-
-
-# --- edits ------------------------------------------------------------------------------------------------------
-
-INSIDE = (
-    "hook_attn_out",
-    "mlp.hook_pre",
-    "mlp.hook_post",
-    "hook_mlp_out",
-    "ln2.hook_out",
-    "hook_resid_mid",
-    "hook_resid_post",
-)
-OF_BERT = {"hook_attn_out": "attn.o.hook_out", "hook_resid_mid": "ln1.hook_in"}
-CLOSE = {"rtol": 1e-6, "atol": 1e-6}
-
-
-def edited(edit: Callable[[Tensor], Tensor], *, in_place: bool) -> Callable[..., Tensor | None]:
-    """A hook that returns what it changed, or writes it."""
-    return lambda tensor, hook: None if in_place and tensor.copy_(edit(tensor.clone())) is not None else edit(tensor)
-
-
-def shift(tensor: Tensor) -> Tensor:
-    """An edit that no norm undoes."""
-    return tensor + 0.5 * tensor.roll(1, -1)
-
-
-def double(tensor: Tensor) -> Tensor:
-    """An edit everywhere."""
-    return 2 * tensor
-
-
-def rows(tensor: Tensor) -> Tensor:
-    """An edit at position 2 only."""
-    changed = tensor.clone()
-    changed.reshape(N, -1)[2] += 1.0
-    return changed
-
-
-def point(case: Case, name: str, layer: int = 0) -> str:
-    """A HookPoint of a layer, or a skip where the model has none of this name."""
-    found = f"blocks.{layer}.{OF_BERT.get(name, name) if (case.name, case.api) == ('bert', 'bridge') else name}"
-    if (case.toy and name not in (INSIDE[0], INSIDE[-1])) or (
-        case.api == "hooked" and found not in case.model(torch.float64).hook_dict
-    ):
-        pytest.skip(f"no {found}")
-    return found
-
-
-@pytest.mark.parametrize("place", ["hook_resid_pre", "attn.hook_v"])
-@pytest.mark.parametrize("case", [Case("gpt2"), *APIS], ids=str)
-def test_an_edit_upstream_is_part_of_the_run(case: Case, place: str) -> None:
-    """What the block reads was changed: a complete map of that run, no remainder. Bridges: interventions/test_edited_runs."""
-    model, tokens = case.model(torch.float64), case.tokens(N)
-    maps = ffb.contribution_maps(model, tokens, fwd_hooks=[(point(case, place, 1), edited(shift, in_place=False))])
-    plain = ffb.contribution_maps(model, tokens)
-    assert not any(maps.remainder[scope, 1].any() for scope in maps.scopes)
-    for scope in (maps.scopes[0], maps.scopes[-1]):
-        assert not torch.allclose(maps[scope, 1], plain[scope, 1], rtol=1e-3)
-    assert maps.worst_completeness()[0] < 1e-5
-
-
-@pytest.mark.parametrize(("edit", "in_place"), [(double, False), (rows, True)], ids=["all", "one row"])
-@pytest.mark.parametrize("place", INSIDE)
-@pytest.mark.parametrize("case", EDITED, ids=str)
-def test_an_edit_inside_becomes_the_remainder(
-    case: Case, place: str, edit: Callable[[Tensor], Tensor], in_place: bool
-) -> None:
-    """Parts + bias + remainder is the model's own tensor, in maps too; heads sum to parts; later layers have no remainder."""
-    model, tokens = case.model(torch.float64), case.tokens(N)
-    hooks = [(point(case, place), edited(edit, in_place=in_place))]
-    found = ffb.decompose(model, tokens, layer=0, heads=True, fwd_hooks=hooks)
-    maps = ffb.contribution_maps(model, tokens, heads=True, fwd_hooks=hooks)
-    sizes = []
-    for scope in found.scopes:
-        total = found.parts(scope).sum(1) + found.bias(scope) + found.remainder(scope)
-        torch.testing.assert_close(total, found.whole(scope), **CLOSE)
-        torch.testing.assert_close(found.heads(scope).sum(0), found.parts(scope), **REBUILT)
-        sizes.append(found.remainder(scope).norm(dim=-1))
-        torch.testing.assert_close(maps.remainder[scope, 0], sizes[-1], **BATCH_FLOAT64)
-        torch.testing.assert_close(maps[scope, 0], found.parts(scope).norm(dim=-1), **BATCH_FLOAT64)
-        torch.testing.assert_close(maps.heads[scope, 0], found.heads(scope).norm(dim=-1), **BATCH_FLOAT64)
-        assert not maps.remainder[scope, 1].any()
-    affected = torch.stack(sizes).amax(0) > 1e-3
-    assert affected[2] and affected.all() == (edit is not rows)
-    assert edit is not rows or affected.sum() == 1
-
-
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-@pytest.mark.parametrize("case", EDITED, ids=str)
-def test_an_edited_attention_output_remains_itself(case: Case, in_place: bool) -> None:
-    """What was added to the attention output is the remainder there, exactly, and the parts are the unedited ones."""
-    model, tokens = case.model(torch.float64), case.tokens(N)
-    added = torch.randn(N, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    hook = edited(lambda tensor: tensor + added.reshape(tensor.shape), in_place=in_place)
-    found = ffb.decompose(model, tokens, layer=0, fwd_hooks=[(point(case, "hook_attn_out"), hook)])
-    plain = ffb.decompose(model, tokens, layer=0)
-    for scope in found.scopes[:2]:
-        torch.testing.assert_close(found.remainder(scope), added, **REBUILT)
-        torch.testing.assert_close(found.parts(scope), plain.parts(scope), **REBUILT)
-        torch.testing.assert_close(found.bias(scope), plain.bias(scope), **REBUILT)
-    assert found.remainder(found.scopes[-1]).norm() > 0.1
-
-
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_at_the_next_layers_input_shows_in_the_norm_after_this_one(family: str, in_place: bool) -> None:
-    """The next layer's first norm reads the edited stream: a remainder there, none before."""
-    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
-    hooks = [("blocks.1.hook_resid_pre", edited(shift, in_place=in_place))]
-    found, plain = (ffb.decompose(model, tokens, layer=0, fwd_hooks=each) for each in (hooks, []))
-    *before, last = found.scopes
-    for scope in before:
-        torch.testing.assert_close(found.whole(scope), plain.whole(scope), rtol=0, atol=0)
-        assert not found.remainder(scope).any()
-    assert (found.remainder(last).norm(dim=-1) > 0.1).all() == (family != "bert")
-    total = found.parts(last).sum(1) + found.bias(last) + found.remainder(last)
-    torch.testing.assert_close(total, found.whole(last), **REBUILT)
 
 
 @pytest.mark.filterwarnings("ignore:hooks.*gated-off")

@@ -1,5 +1,6 @@
 """Models that PyPI wheels ship as GGUF files are converted once: a tiny one here, the real one in tests/acceptance."""
 
+import json
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ from tests.cases import model_of, slow_beyond
 from tl_ffblock.bridge.conversion import announce, cache_folder, keep, kept, read_gguf
 from tl_ffblock.bridge.loading import SHIPPED, Shipped, outline
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.errors import ModelLoadError
 
 TEXTS = ("the cat", "  two  spaces\n\nand lines", "<|im_start|>user\nhé 日本<|im_end|>", "")
 
@@ -303,3 +305,68 @@ def test_a_missing_head_that_maps_do_not_use_stays_and_logits_are_refused(tmp_pa
     assert ffb.contribution_maps(model, tokens)["AtbFfResLn", 1].shape == (6, 6)
     with pytest.raises(ffb.errors.UntrainedHeadError, match="without weights for its unembedding"):
         ffb.attribute(model, tokens, ffb.logit(7))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"num_hidden_layers": 10**9, "hidden_size": 8}, "says 1000000000 layers, and the weights are of 2"),
+        ({"num_hidden_layers": 2, "hidden_size": 10**7, "vocab_size": 10**9}, "of memory"),
+        ({"n_layer": 2, "n_embd": 10**8}, "of memory"),
+        ({"num_hidden_layers": 0}, "describes a model of 0 layers: expected 1 or more"),
+        ({"architectures": 5}, "has the architectures 5: expected a list of names"),
+        ({"architectures": [["GPT2LMHeadModel"]]}, "expected a list of names"),
+        ([], "holds a list"),
+    ],
+)
+def test_a_config_that_asks_for_more_than_there_is_is_refused(config: object, said: str, tmp_path: Path) -> None:
+    """More layers than the weights have, more numbers than memory holds, no names: before anything is built or imported."""
+    save_file({f"h.{layer}.weight": torch.zeros(2) for layer in range(2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelLoadError, match=said):
+        outline(str(tmp_path))
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"1", b"[1, 2]", b"null", b'{"a": 1}'])
+def test_headers_of_any_form_are_left_to_who_reads_the_weights(header: bytes, tmp_path: Path) -> None:
+    """Before anything is imported no number of layers is known; the file itself is refused in a sentence."""
+    saved("GPT2LMHeadModel", tmp_path).write_bytes(len(header).to_bytes(8, "little") + header)
+    assert outline(str(tmp_path)).n_layers == 3
+    with pytest.raises(ModelLoadError, match="could not be loaded"):
+        ffb.load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "more.safetensors"])
+def test_a_model_is_of_files(name: str, tmp_path: Path) -> None:
+    """A pipe would be waited for, a device has no end, a link to what is gone is a download that was cut off."""
+    path = saved("GPT2LMHeadModel", tmp_path).with_name(name)
+    for make in (
+        os.mkfifo,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to("gone"),
+    ):
+        path.unlink(missing_ok=True) if not path.is_dir() else path.rmdir()
+        make(path)
+        with pytest.raises(ModelLoadError, match=rf"{name} is not a file"):
+            ffb.load_model(tmp_path)
+
+
+def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
+    """Transformers would read them as floating point: a map of numbers that no model has."""
+    file = saved("GPT2LMHeadModel", tmp_path)
+    save_file({name: tensor.int() for name, tensor in load_file(file).items()}, file, metadata={"format": "pt"})
+    with pytest.raises(ModelLoadError, match=r"holds whole numbers in place of weights \(transformer"):
+        ffb.load_model(tmp_path)
+
+
+def test_code_in_a_model_folder_is_not_run(tmp_path: Path) -> None:
+    """Whatever its config asks for, the model is that of transformers."""
+    saved("GPT2LMHeadModel", tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["auto_map"] = dict.fromkeys(
+        ("AutoConfig", "AutoModel", "AutoModelForCausalLM", "AutoTokenizer"), "evil.Evil"
+    )
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert ffb.load_model(tmp_path).cfg.n_layers == 3 and not (tmp_path / "ran").exists()

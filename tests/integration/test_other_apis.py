@@ -1,4 +1,4 @@
-"""Switches, processing and sdpa of TransformerLens' classes; that each gives the maps of the bridge is a law (test_laws)."""
+"""Switches and processing of TransformerLens' classes; that each gives the maps of the bridge is a law (test_laws)."""
 
 import warnings
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import Case, wrapped
+from tests.cases import Case
 from tests.tolerances import COMPLETE_FLOAT32
 from tl_ffblock.errors import ProcessedWeightsWarning
 
@@ -66,17 +66,3 @@ def test_processed_hooked_transformer_is_warned_about() -> None:
         model.process_weights_(fold_ln=True, center_writing_weights=True)
     with pytest.warns(ProcessedWeightsWarning, match="from_pretrained_no_processing"):
         ffb.contribution_maps(model, tiny.tokens("gpt2", 4))
-
-
-def test_sdpa_in_a_bridge_is_explained() -> None:
-    """TransformerLens 3 leaves BERT with sdpa, which gives no pattern; 4 forces eager attention, which does."""
-    hf = tiny.hf_model("bert")
-    hf.set_attn_implementation("sdpa")
-    model = wrapped(hf, "BertForMaskedLM")
-    tokens = tiny.tokens("bert", 4)
-    _, cache = model.run_with_cache(tokens[None])
-    if "blocks.0.attn.hook_pattern" in cache:
-        assert len(ffb.contribution_maps(model, tokens).tokens) == 4
-    else:
-        with pytest.raises(NotImplementedError, match='attn_implementation="eager"'):
-            ffb.contribution_maps(model, tokens)

@@ -5,6 +5,7 @@ layers or queries is a slice of everything; a cache of another text is refused.
 """
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
@@ -18,6 +19,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import callbacks_of, model_of
 from tests.numbers import numbers
+from tests.tolerances import BATCH_FLOAT32, BATCH_FLOAT64
 from tl_ffblock import memories, progress
 from tl_ffblock.bridge.model import identify
 
@@ -70,6 +72,11 @@ def patched(model: Any, tokens: Tensor, **options: Any) -> Any:
     return ffb.patched_maps(model, tokens, tokens.flip(0), fwd_hooks=hooks, **options)
 
 
+PARTS: dict[str, dict[str, Any]] = {
+    "attribute": {"of": ("heads", "edges", "neurons", "maps")},
+    "direct_logit_attribution": {"of": "neurons"},
+}
+"""What they are asked for that they leave out otherwise."""
 LAYER_1 = ([1], lambda maps: [maps[scope][1:2] for scope in maps.scopes])
 ROWS = ([2, 4], lambda maps: [maps[scope][:, [2, 4]] for scope in maps.scopes])
 PATTERNS = {"layers": ([1], lambda m: m.values[1:2]), "queries": ([2, 4], lambda m: m.values[:, :, [2, 4]])}
@@ -86,14 +93,14 @@ PATCHES = {
 # fmt: off
 RUNS: dict[str, Case] = {
     "contribution_maps": Case(lambda m, x, **o: ffb.contribution_maps(m, x, **o), lists=True, slices={"layers": LAYER_1, "queries": ROWS}),
-    "decompose": Case(lambda m, x, **o: ffb.decompose(m, x, layer=1, **o)),
+    "decompose": Case(lambda m, x, **o: ffb.decompose(m, x, layer=1, **o), lists=True),
     "attention_maps": Case(lambda m, x, **o: ffb.attention_maps(m, x, **o), lists=True, slices=PATTERNS),
-    "attention_scores": Case(lambda m, x, **o: ffb.attention_scores(m, x, **o), slices=SCORES),
+    "attention_scores": Case(lambda m, x, **o: ffb.attention_scores(m, x, **o), lists=True, slices=SCORES),
     "neurons": Case(lambda m, x, **o: ffb.neurons(m, x, layer=1, query=-1, key=2, **o)),
     "attribute": Case(lambda m, x, **o: ffb.attribute(m, x, ffb.logit(7), **o), lists=True),
     "direct_logit_attribution": Case(lambda m, x, **o: ffb.direct_logit_attribution(m, x, ffb.logit(7), **o), lists=True),
     "logit_lens": Case(lambda m, x, **o: ffb.logit_lens(m, x, ffb.logit(7), k=3, **o), lists=True),
-    "attribute_continuation": Case(lambda m, x, **o: ffb.attribute_continuation(m, x.tolist(), generate=2, **o), families=CAUSAL),
+    "attribute_continuation": Case(lambda m, x, **o: ffb.attribute_continuation(m, x, generate=2, **o), lists=True, families=CAUSAL),
     "attribution_patching": Case(lambda m, x, **o: ffb.attribution_patching(m, x, x.flip(0), ffb.logit(7), **o)),
     "activation_patching": Case(lambda m, x, **o: ffb.activation_patching(m, x, x.flip(0), ffb.logit(7), **o), slices=PATCHES),
     "faithfulness": Case(lambda m, x, **o: ffb.faithfulness(m, x, ffb.logit(7), {"own": torch.arange(float(len(x)))}, **o), families=CAUSAL),
@@ -106,12 +113,15 @@ RUNS: dict[str, Case] = {
     "attention_knockout": Case(lambda m, x, **o: ffb.attention_knockout(m, x, ffb.logit(7), keys={"first": 0, "both": [1, 2]}, **o)),
     "causal_validation": Case(lambda m, x, **o: ffb.causal_validation(m, [x, x.flip(0)], ffb.logit([7, 8]), layers=1, **o)),
     "capture": Case(lambda m, x, **o: captured(m, x)),
+    "aggregation.alti": Case(lambda m, x, **o: ffb.aggregation.alti(m, x, **o), lists=True),
+    "aggregation.globenc": Case(lambda m, x, **o: ffb.aggregation.globenc(m, x, **o), lists=True, families=("bert",)),
     "heads.ablation_effects": Case(lambda m, x, **o: ffb.heads.ablation_effects(m, x, ffb.logit(7), **o)),
     "heads.attention_gradients": Case(lambda m, x, **o: ffb.heads.attention_gradients(m, x, ffb.logit(7), **o)),
     "heads.induction_scores": Case(lambda m, x, **o: ffb.heads.induction_scores(m, length=6, n=2, **o)),
     "heads.previous_token_scores": Case(lambda m, x, **o: ffb.heads.previous_token_scores(m, length=6, **o)),
     "heads.duplicate_token_scores": Case(lambda m, x, **o: ffb.heads.duplicate_token_scores(m, length=6, **o)),
-    "heads.copy_scores": Case(lambda m, x, **o: ffb.heads.copy_scores(m, x, 2, **o)),
+    "heads.distance_decay": Case(lambda m, x, **o: ffb.heads.distance_decay(m, x, **o), slices={"layers": ([1], lambda d: [d.by_text[:, 1:2], d.whole[:, 1:2]])}),
+    "heads.copy_scores": Case(lambda m, x, **o: ffb.heads.copy_scores(m, x, 2, k=32, **o)),
     "heads.repeated_tokens": Case(lambda m, x, **o: ffb.heads.repeated_tokens(m, 6, **o)),
     "memories.value_tokens": Case(lambda m, x, **o: memories.value_tokens(m, k=3, **o), slices=VALUES),
     "memories.token_parts": Case(lambda m, x, **o: memories.token_parts(m, x, "1:3", **o)),
@@ -130,6 +140,7 @@ RUNS: dict[str, Case] = {
 ELSEWHERE = {
     "load_model": "makes a model (tests/integration/test_loading.py)",
     "overview": "makes a page (tests/page/test_logit_view.py)",
+    "memory_estimate": "takes no text (tests/integration/test_memory.py)",
 }
 
 
@@ -139,7 +150,7 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
         value = getattr(ffb, name)
         if inspect.isfunction(value):
             yield name, value
-    for module in ("heads", "memories", "graphs", "check"):
+    for module in ("aggregation", "heads", "memories", "graphs", "check"):
         home = getattr(ffb, module)
         names = getattr(home, "__all__", [n for n in vars(home) if not n.startswith("_")])
         for name in names:
@@ -241,6 +252,25 @@ def test_a_list_is_its_members_alone(name: str, family: str) -> None:
     texts = torch.stack([tiny.tokens(family, N, seed=seed) for seed in range(3)])
     model, call = model_of(family), RUNS[name].call
     assert_same(call(model, texts), [call(model, text) for text in texts], **CLOSE)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@cases(lambda case: case.lists and case is not RUNS["attribute_continuation"])
+def test_a_padded_batch_is_its_sequences_one_by_one(name: str, family: str, side: str) -> None:
+    """On either side, of every part; the last position is the last real one."""
+    if (family, side) == ("bert", "left"):
+        pytest.skip("BERT counts positions from the left, padding included: another run")
+    model = model_of(family, torch.float32 if family == "llama" else torch.float64)  # Hugging Face's NaN: test_laws
+    sequences = [tiny.tokens(family, n, seed=n) for n in (5, 8)]
+    padding = (3, 0) if side == "left" else (0, 3)
+    batch, mask = (
+        torch.stack([torch.nn.functional.pad(short, padding), long])
+        for short, long in (sequences, [torch.ones_like(tokens) for tokens in sequences])
+    )
+    call = functools.partial(RUNS[name].call, model, **PARTS.get(name, {}))
+    found, alone = call(batch, attention_mask=mask), [call(sequence) for sequence in sequences]
+    assert_same(found, alone, **(BATCH_FLOAT32 if family == "llama" else BATCH_FLOAT64))
+    assert [getattr(one, "labels", None) for one in found] == [getattr(one, "labels", None) for one in alone]
 
 
 @cases(lambda case: case.slices)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -345,84 +346,92 @@ def test_mib_files(family: str, tmp_path: Path) -> None:
             Circuit.from_mib_json(tmp_path / "split.json", model)
 
 
+class Given:
+    """What refused calls are made of."""
+
+    clean, corrupted = pair("gpt2")
+    three = ffb.logit(3)
+
+    def __init__(self, folder: Path) -> None:
+        self.model = model_of("gpt2")
+        self.full, self.other = Circuit.full(self.model), Circuit.full(model_of("llama"))
+        self.file = folder / "circuit.json"
+
+    def estimated(self, target: Any = TARGET, *pair: Tensor) -> Any:
+        """Edges of the pair of prompts, or of another."""
+        return ffb.attribution_patching(self.model, *(pair or (self.clean, self.corrupted)), target, edges=True).edges
+
+    def some(self) -> Any:
+        """A few measured edges."""
+        return self.called(ffb.edge_patching, TARGET, Circuit.topn(self.estimated(), 5))
+
+    def two(self) -> Any:
+        """Measured nodes of two targets."""
+        return self.called(ffb.activation_patching, [TARGET, self.three], of=("head", "mlp"))
+
+    def called(self, call: Any, *arguments: Any, **options: Any) -> Any:
+        """A call of the pair."""
+        return call(self.model, self.clean, self.corrupted, *arguments, **options)
+
+    def read(self, text: str) -> Any:
+        """A circuit of a file."""
+        self.file.write_text(text)
+        return Circuit.from_mib_json(self.file, self.model)
+
+
+FOREIGN = '{"cfg": {}, "nodes": {}, "edges": {"m9->logits": {"score": 1, "in_graph": true}}}'
+# fmt: off
+REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
+    "a path that is broken": (lambda g: g.called(path_patching, TARGET, [[("L0H1", "L1H0.q"), ("L1H2", "target")]]), InputError, "L1H2 does not read L1H0.q; expected L1H0"),
+    "a path backwards": (lambda g: g.called(path_patching, TARGET, [[("L1H1", "L0.mlp")]]), ScopeKeyError, "no edge from"),
+    "a path of nothing": (lambda g: g.called(path_patching, TARGET, [[]]), InputError, "without edges"),
+    "no paths": (lambda g: g.called(path_patching, TARGET, []), InputError, "paths: none"),
+    "an encoder": (lambda g: Circuit.full(model_of("bert")), UnsupportedModelError, "Post-LN"),
+    "an edge backwards": (lambda g: Circuit.of(g.model, [("L1H0", "L0.mlp")]), InputError, "L0.mlp does not come after L1H0"),
+    "a sender that is not there": (lambda g: Circuit.of(g.model, [("L9H0", "L0.mlp")]), ScopeKeyError, "no sender 'L9H0'"),
+    "more edges than there are": (lambda g: Circuit.topn(g.full, 1000), InputError, "expected 0 to 262"),
+    "circuits of two models": (lambda g: g.full & g.other, InputError, "other components"),
+    "a circuit and a number": (lambda g: g.full & 3, InputError, "expected two circuits"),
+    "no edges": (lambda g: g.called(ffb.edge_patching, TARGET, []), InputError, "expected one edge or more"),
+    "no clean prompt": (lambda g: ffb.edge_patching(g.model, None, g.corrupted, TARGET), InputError, "clean is a NoneType"),
+    "estimates of other prompts": (lambda g: g.some().correlation(g.estimated(TARGET, g.corrupted, g.clean)), InputError, "prompts differ"),
+    "estimates of another target": (lambda g: g.some().correlation(g.estimated(g.three)), InputError, "targets differ"),
+    "scores of two quantities": (lambda g: Circuit.topn([g.estimated(), g.estimated(ffb.probability(7))], 3), InputError, "differ in quantity: .*A mean is of one quantity"),
+    "scores that are a number": (lambda g: Circuit.topn(3, 4), InputError, "scores=3: expected edges"),
+    "sizes as a text": (lambda g: Circuit.by_size(g.estimated(), fractions="a"), InputError, "fractions='a'"),
+    "nodes of two targets": (lambda g: g.full.top_nodes(g.two(), 3), InputError, "several targets"),
+    "nodes of a number": (lambda g: g.full.top_nodes(3, 2), InputError, "without the columns"),
+    "a component that is not there": (lambda g: g.full.among(["L7H1"]), InputError, "no component 'L7H1'"),
+    "a page without scores": (lambda g: g.full.to_html(), InputError, "without scores for a target"),
+    "an area of some sizes": (lambda g: g.called(ffb.circuit_faithfulness, [Circuit.topn(g.estimated(), n) for n in (1, 4)], TARGET).cpr, InputError, "up to all 262 edges"),
+    "an area of one size": (lambda g: g.called(ffb.circuit_faithfulness, g.full, TARGET).cmd, InputError, "several sizes"),
+    "a prompt that is not corrupted": (lambda g: ffb.circuit_faithfulness(g.model, g.clean, g.clean, g.full, TARGET), InputError, "the same"),
+    "a circuit of another model": (lambda g: g.called(ffb.run_circuit, g.other, TARGET), InputError, "Make the circuit with this model"),
+    "a shorter corrupted prompt": (lambda g: ffb.run_circuit(g.model, g.clean, g.corrupted[1:], g.full, TARGET), InputError, "6 tokens, corrupted 5"),
+    "no corrupted prompt": (lambda g: ffb.run_circuit(g.model, g.clean, None, g.full, TARGET), InputError, "expected corrupted prompts"),
+    "a list and a text": (lambda g: ffb.run_circuit(g.model, ["a", "b"], "ab", g.full, TARGET), InputError, "corrupted one prompt"),
+    "a direction": (lambda g: g.called(ffb.run_circuit, g.full, ffb.direction(torch.ones(32), layer=1)), InputError, "this call reads logits"),
+    "a file of something else": (lambda g: g.read('{"edges": {}}'), MapFileError, "no cfg, nodes"),
+    "a file of another model": (lambda g: g.read(FOREIGN), MapFileError, "has no edge m9->logits"),
+    "a file of a larger model": (lambda g: g.read(FOREIGN.replace("{}", '{"n_layers": 12}', 1)), MapFileError, "is of a model of n_layers 12, and .* has 3"),
+    "membership as a text": (lambda g: g.read(FOREIGN.replace("true", '"false"')), MapFileError, "in_graph 'false'; expected a finite number, and true or false"),
+    "a score of text": (lambda g: g.read(FOREIGN.replace("1,", '"1",')), MapFileError, "has score '1'"),
+    "a score that is not a number": (lambda g: g.read(FOREIGN.replace("1,", "NaN,")), MapFileError, "has score nan"),
+    "a score of 400 digits": (lambda g: g.read(FOREIGN.replace("1,", "1" * 400 + ",")), MapFileError, "has score 1111"),
+    "an edge twice": (lambda g: g.read(FOREIGN.replace('"m9->logits": {', '"m9->logits": {}, "m9->logits": {')), MapFileError, "'m9->logits' stands twice"),
+    "no object": (lambda g: g.read("[1]"), MapFileError, "no cfg, nodes"),
+    "a folder": (lambda g: Circuit.from_mib_json(g.file.parent, g.model), InputError, "it is a folder"),
+}
+# fmt: on
+
+
 @pytest.mark.wrong_types
-def test_refusals(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_circuit_is_refused(name: str, tmp_path: Path) -> None:
     """In words: what was given, what is expected."""
-    model, (clean, corrupted) = model_of("gpt2"), pair("gpt2")
-    full, edges = Circuit.full(model), Circuit.full(model_of("llama"))
-
-    def estimated(first: Tensor, second: Tensor, target: Any = TARGET) -> Any:
-        return ffb.attribution_patching(model, first, second, target, edges=True).edges
-
-    whole = estimated(clean, corrupted)
-    some = ffb.edge_patching(model, clean, corrupted, TARGET, Circuit.topn(whole, 5))
-    two = ffb.activation_patching(model, clean, corrupted, [TARGET, ffb.logit(3)], of=("head", "mlp"))
-    (tmp_path / "other.json").write_text('{"edges": {}}')
-    (tmp_path / "foreign.json").write_text(
-        '{"cfg": {}, "nodes": {}, "edges": {"m9->logits": {"score": 1, "in_graph": true}}}'
-    )
-    calls = [
-        (
-            lambda: path_patching(model, clean, corrupted, TARGET, [[("L0H1", "L1H0.q"), ("L1H2", "target")]]),
-            InputError,
-            "L1H2 does not read L1H0.q; expected L1H0",
-        ),
-        (lambda: path_patching(model, clean, corrupted, TARGET, [[("L1H1", "L0.mlp")]]), ScopeKeyError, "no edge from"),
-        (lambda: path_patching(model, clean, corrupted, TARGET, [[]]), InputError, "without edges"),
-        (lambda: Circuit.full(model_of("bert")), UnsupportedModelError, "Post-LN"),
-        (lambda: Circuit.of(model, [("L1H0", "L0.mlp")]), InputError, "L0.mlp does not come after L1H0"),
-        (lambda: Circuit.of(model, [("L9H0", "L0.mlp")]), ScopeKeyError, "no sender 'L9H0'"),
-        (lambda: Circuit.topn(full, 1000), InputError, "expected 0 to 262"),
-        (lambda: full & edges, InputError, "other components"),
-        (lambda: ffb.edge_patching(model, clean, corrupted, TARGET, []), InputError, "expected one edge or more"),
-        (lambda: path_patching(model, clean, corrupted, TARGET, []), InputError, "paths: none"),
-        (lambda: ffb.edge_patching(model, None, corrupted, TARGET), InputError, "clean is a NoneType"),
-        (lambda: some.correlation(estimated(corrupted, clean)), InputError, "the prompts of the estimates"),
-        (
-            lambda: some.correlation(estimated(clean, corrupted, ffb.logit(3))),
-            InputError,
-            "the target of the estimates",
-        ),
-        (
-            lambda: Circuit.topn([whole, estimated(clean, corrupted, ffb.probability(7))], 3),
-            InputError,
-            "expected one quantity",
-        ),
-        (lambda: Circuit.by_size(whole, fractions="a"), InputError, "fractions='a'"),
-        (lambda: full.top_nodes(two, 3), InputError, "several targets"),
-        (
-            lambda: (
-                ffb.circuit_faithfulness(model, clean, corrupted, [Circuit.topn(whole, n) for n in (1, 4)], TARGET).cpr
-            ),
-            InputError,
-            "up to all 262 edges",
-        ),
-        (lambda: full & 3, InputError, "expected two circuits"),
-        (lambda: full.to_html(), InputError, "without scores for a target"),
-        (lambda: full.top_nodes(3, 2), InputError, "without the columns"),
-        (lambda: Circuit.topn(3, 4), InputError, "scores=3: expected edges"),
-        (lambda: full.among(["L7H1"]), InputError, "no component 'L7H1'"),
-        (
-            lambda: ffb.run_circuit(model, clean, corrupted, edges, TARGET),
-            InputError,
-            "Make the circuit with this model",
-        ),
-        (lambda: ffb.run_circuit(model, clean, corrupted[1:], full, TARGET), InputError, "6 tokens, corrupted 5"),
-        (lambda: ffb.run_circuit(model, clean, None, full, TARGET), InputError, "expected corrupted prompts"),
-        (lambda: ffb.run_circuit(model, ["a", "b"], "ab", full, TARGET), InputError, "corrupted one prompt"),
-        (
-            lambda: ffb.run_circuit(model, clean, corrupted, full, ffb.direction(torch.ones(32), layer=1)),
-            InputError,
-            "this call reads logits",
-        ),
-        (lambda: ffb.circuit_faithfulness(model, clean, corrupted, full, TARGET).cmd, InputError, "several sizes"),
-        (lambda: ffb.circuit_faithfulness(model, clean, clean, full, TARGET), InputError, "the same"),
-        (lambda: Circuit.from_mib_json(tmp_path / "other.json", model), MapFileError, "no cfg, nodes"),
-        (lambda: Circuit.from_mib_json(tmp_path / "foreign.json", model), MapFileError, "has no edge m9->logits"),
-    ]
-    for call, error, said in calls:
-        with pytest.raises(error, match=said):
-            call()
+    call, error, said = REFUSED[name]
+    with pytest.raises(error, match=said):
+        call(Given(tmp_path))
 
 
 def test_a_circuit_of_some_measured_edges_is_a_part_of_the_model() -> None:
@@ -433,3 +442,50 @@ def test_a_circuit_of_some_measured_edges_is_a_part_of_the_model() -> None:
     circuit = Circuit.topn(measured, 1)
     assert (circuit.n_edges, circuit.n_possible) == (1, all_edges.n_possible)
     assert "L0" in repr(measured) and len(measured.to_dataframe()) == 2 and measured.weights.dtype == torch.float32
+
+
+def test_an_edge_that_adds_has_one_effect_in_all_sets() -> None:
+    """The embeddings' edge into the target of a model without norms; others differ by set, and a seed draws the same sets."""
+    model, prompts = tiny.toy("no_norms", "bridge").to(torch.float64), pair("gpt2")
+    edges = [("L0.resid", "target"), ("L0.resid", "L0H1.q"), ("L0H1", "L1.mlp")]
+    alone = ffb.edge_patching(model, *prompts, TARGET, edges).weights[:, 0]
+    first, second, third = (
+        ffb.edge_patching(model, *prompts, TARGET, edges, draws=3, seed=seed).weights[:, 0] for seed in (0, 0, 1)
+    )
+    torch.testing.assert_close(first[1], alone[1].abs(), **EXACT)
+    assert torch.equal(first, second) and not torch.equal(first, third)
+    assert (first >= 0).all() and not torch.allclose(first, alone.abs())
+
+
+def test_a_circuit_is_of_one_checkpoint(tmp_path: Path) -> None:
+    """Of the same components with other weights it is refused, saved ones too; its edges can be made a circuit of the other."""
+    model, other, (clean, corrupted) = model_of("gpt2"), tiny.bridge("gpt2", seed=1), pair("gpt2")
+    edges = ffb.attribution_patching(model, clean, corrupted, TARGET, edges=True).edges
+    circuit = Circuit.load(Circuit.topn(edges, 20).save(tmp_path / "circuit.safetensors"))
+    calls = [
+        lambda: ffb.run_circuit(other, clean, corrupted, circuit, TARGET),
+        lambda: ffb.circuit_faithfulness(other, clean, corrupted, circuit, TARGET),
+        lambda: ffb.edge_patching(other, clean, corrupted, TARGET, circuit),
+        lambda: circuit.to_mib_json(tmp_path / "circuit.json", other),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="the circuit: made with other weights than those of"):
+            call()
+    of_other = ffb.attribution_patching(other, clean, corrupted, TARGET, edges=True).edges
+    with pytest.raises(InputError, match="results 0 and 1, which differ in weights"):
+        Circuit.topn([edges, of_other], 3)
+    with pytest.raises(InputError, match="weights differ"):
+        ffb.edge_patching(model, clean, corrupted, TARGET, circuit).compare(of_other)
+    again = Circuit.of(other, circuit)
+    assert list(again) == list(circuit)
+    assert ffb.run_circuit(other, clean, corrupted, again, TARGET).shape == (1,)
+
+
+def test_lists_of_ids_of_unlike_lengths_are_prompts() -> None:
+    """As lists they give what they give as tensors, pair by pair."""
+    model, edges = model_of("gpt2"), [("L0.mlp", "target"), ("L0H1", "L1H0.q")]
+    clean, corrupted = [[5, 6, 7], [8, 9]], [[5, 3, 7], [4, 9]]
+    listed = ffb.edge_patching(model, clean, corrupted, TARGET, edges)
+    for effects, *both in zip(listed, clean, corrupted, strict=True):
+        expected = ffb.edge_patching(model, *map(torch.tensor, both), TARGET, edges)
+        assert effects == expected

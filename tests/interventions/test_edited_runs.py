@@ -10,7 +10,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import callbacks_of, model_of
+from tests.cases import APIS, COVERING, Case, callbacks_of, model_of, slow_beyond
 from tests.tolerances import BATCH_FLOAT64
 from tl_ffblock.errors import IdentityError
 
@@ -18,6 +18,7 @@ Edit = Callable[[Tensor], Tensor]
 N = 5
 AFTER_USE = ("opt", "gptj", "bert", "roberta")
 """Families whose bridge hands out the pattern after attention has used it."""
+EDITED = [*slow_beyond(map(Case, tiny.FAMILIES), tuple(map(Case, COVERING))), *APIS, Case("attn_only")]
 BOOKKEEPING = dict(rtol=0, atol=2e-5)
 """float64, tensors of size 1 to 30; gaps below rtol = 1e-6 of a row's norm count as completeness error."""
 
@@ -39,19 +40,34 @@ def hook_of(edit: Edit, *, in_place: bool) -> Callable[..., Tensor | None]:
     return written if in_place else returned
 
 
-def places_inside(model: Any, family: str) -> list[str]:
+def row_shifted(tensor: Tensor) -> Tensor:
+    """The same at position 2 only."""
+    changed = tensor.clone(memory_format=torch.contiguous_format)
+    changed.view(N, -1)[2] = shifted(tensor).reshape(N, -1)[2]
+    return changed
+
+
+def places_inside(model: Any, case: Case) -> list[str]:
     """HookPoints between the layer's input and its output that fire in this model."""
     names = ["attn.hook_z", "attn.o.hook_out", "hook_attn_out", "hook_mlp_out", "hook_resid_post", "ln2.hook_out"]
-    names += ["mlp.hook_pre", "mlp.hook_post"] if not hasattr(model.blocks[0].mlp.original_component, "experts") else []
+    mlp = getattr(model.blocks[0], "mlp", None)
+    names += [] if hasattr(getattr(mlp, "original_component", None), "experts") else ["mlp.hook_pre", "mlp.hook_post"]
+    names += (
+        ["ln1.hook_in" if str(case) == "bert" else "hook_resid_mid"] if case.name in ("gpt2", "llama", "bert") else []
+    )
     return [f"blocks.0.{name}" for name in names if f"blocks.0.{name}" in model.hook_dict]
 
 
 def check_bookkeeping(found: Any, maps: Any) -> None:
     """Parts + bias + remainder is the model's tensor at every scope; the fast road's tables are the vectors' norms."""
+    heads = bool(maps.heads.keys())
     for scope in found.scopes:
         total = found.parts(scope).sum(1) + found.bias(scope) + found.remainder(scope)
         torch.testing.assert_close(total, found.whole(scope), **BOOKKEEPING)
+        if heads:
+            torch.testing.assert_close(found.heads(scope).sum(0), found.parts(scope), **BOOKKEEPING)
         for table, vectors in (
+            *([(maps.heads[scope, 0], found.heads(scope))] if heads else []),
             (maps[scope, 0], found.parts(scope)),
             (maps.bias[scope, 0], found.bias(scope)),
             (maps.remainder[scope, 0], found.remainder(scope)),
@@ -59,22 +75,61 @@ def check_bookkeeping(found: Any, maps: Any) -> None:
             torch.testing.assert_close(table, vectors.norm(dim=-1), **BATCH_FLOAT64)
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
-def test_an_edit_upstream_is_part_of_the_run_one_inside_is_the_remainder(any_family: str, in_place: bool) -> None:
-    """Every HookPoint of the block: exact bookkeeping, a remainder at the end, attention's parts untouched; none of what it reads."""
-    model, tokens = model_of(any_family, torch.float64), tiny.tokens(any_family, N)
+@pytest.mark.parametrize(("edit", "in_place"), [(shifted, False), (row_shifted, True)], ids=["all", "one row"])
+@pytest.mark.parametrize("case", EDITED, ids=str)
+def test_an_edit_upstream_is_part_of_the_run_one_inside_is_the_remainder(
+    case: Case, edit: Edit, in_place: bool
+) -> None:
+    """Every HookPoint of the block: exact bookkeeping, a remainder of the edited rows, attention's parts untouched; none of what it reads."""
+    model, tokens = case.model(torch.float64), case.tokens(N)
     plain = ffb.decompose(model, tokens, layer=0), ffb.decompose(model, tokens, layer=1)
     for place in ("blocks.1.hook_resid_pre", "blocks.1.attn.hook_v", "blocks.0.hook_mlp_out"):
-        maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=[(place, hook_of(shifted, in_place=in_place))])
-        assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
-        assert not torch.allclose(maps["Attn", 1], plain[1].parts("Attn").norm(dim=-1), rtol=1e-3)
-    for place in places_inside(model, any_family):
-        hooks = [(place, hook_of(shifted, in_place=in_place))]
-        found = ffb.decompose(model, tokens, layer=0, fwd_hooks=hooks)
-        check_bookkeeping(found, ffb.contribution_maps(model, tokens, layers=0, fwd_hooks=hooks))
-        torch.testing.assert_close(found.parts("Attn"), plain[0].parts("Attn"), **BATCH_FLOAT64)
-        torch.testing.assert_close(found.bias("Attn"), plain[0].bias("Attn"), **BATCH_FLOAT64)
-        assert any(found.remainder(scope).norm() > 1e-2 for scope in found.scopes), place
+        if place in model.hook_dict:
+            hooks = [(place, hook_of(edit, in_place=in_place))]
+            maps = ffb.contribution_maps(model, tokens, layers=1, fwd_hooks=hooks)
+            assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
+            assert not torch.allclose(maps["Attn", 1], plain[1].parts("Attn").norm(dim=-1), rtol=1e-3)
+    for place in places_inside(model, case):
+        hooks = [(place, hook_of(edit, in_place=in_place))]
+        found = ffb.decompose(model, tokens, layer=0, heads=True, fwd_hooks=hooks)
+        maps = ffb.contribution_maps(model, tokens, layers=[0, 1], heads=True, fwd_hooks=hooks)
+        check_bookkeeping(found, maps)
+        assert not any(maps.remainder[scope, 1].any() for scope in maps.scopes), "a later layer has none"
+        for part in ("parts", "bias"):
+            torch.testing.assert_close(getattr(found, part)("Attn"), getattr(plain[0], part)("Attn"), **BATCH_FLOAT64)
+        sizes = torch.stack([found.remainder(scope).norm(dim=-1) for scope in found.scopes]).amax(dim=0)
+        assert sizes.amax() > 1e-2 and ((sizes > 1e-3).sum() == 1) == (edit is row_shifted), place
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
+@pytest.mark.parametrize("case", [Case("gpt2"), Case("llama"), Case("bert"), *APIS, Case("attn_only")], ids=str)
+def test_an_edited_attention_output_remains_itself(case: Case, in_place: bool) -> None:
+    """What was added to the attention output is the remainder there, exactly, and the parts are the unedited ones."""
+    model, tokens = case.model(torch.float64), case.tokens(N)
+    place = "blocks.0.attn.o.hook_out" if str(case) == "bert" else "blocks.0.hook_attn_out"
+    found = ffb.decompose(model, tokens, layer=0, fwd_hooks=[(place, hook_of(shifted, in_place=in_place))])
+    plain = ffb.decompose(model, tokens, layer=0)
+    added = shifted(plain.whole("Attn")) - plain.whole("Attn")
+    for scope in found.scopes[:2]:
+        torch.testing.assert_close(found.remainder(scope), added, **BOOKKEEPING)
+        torch.testing.assert_close(found.parts(scope), plain.parts(scope), **BATCH_FLOAT64)
+        torch.testing.assert_close(found.bias(scope), plain.bias(scope), **BATCH_FLOAT64)
+    assert found.remainder(found.scopes[-1]).norm() > 0.1
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["returned", "in place"])
+def test_an_edit_at_the_next_layers_input_shows_in_the_norm_after_this_one(family: str, in_place: bool) -> None:
+    """The next layer's first norm reads the edited stream: a remainder there, none before."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, N)
+    hooks = [("blocks.1.hook_resid_pre", hook_of(shifted, in_place=in_place))]
+    found, plain = (ffb.decompose(model, tokens, layer=0, fwd_hooks=each) for each in (hooks, []))
+    *before, last = found.scopes
+    for scope in before:
+        torch.testing.assert_close(found.whole(scope), plain.whole(scope), rtol=0, atol=0)
+        assert not found.remainder(scope).any()
+    assert (found.remainder(last).norm(dim=-1) > 0.1).all() == (family != "bert")
+    total = found.parts(last).sum(1) + found.bias(last) + found.remainder(last)
+    torch.testing.assert_close(total, found.whole(last), **BOOKKEEPING)
 
 
 def test_an_edited_z_belongs_to_no_token(any_family: str) -> None:

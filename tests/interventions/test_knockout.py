@@ -135,6 +135,12 @@ def test_laws(family: str) -> None:
         torch.testing.assert_close(model.run_with_hooks(tokens[None], fwd_hooks=nothing), model(tokens[None]))
 
 
+def test_lists_of_ids_of_unlike_lengths_are_refused() -> None:
+    """In one sentence, as in every call that reads prompts in batches."""
+    with pytest.raises(InputError, match="input is a list of list; expected a text, a list of texts, token ids, or"):
+        ffb.attention_knockout(model_of("gpt2"), [[5, 6, 7], [8, 9]], METRIC, keys=0)  # type: ignore[list-item]
+
+
 @torch.no_grad()
 def test_keys_are_hidden_from_all_others() -> None:
     """`queries=None` is a removal: the logits are those of a run in which no other token sees the keys, and maps can be made of it."""

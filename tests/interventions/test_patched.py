@@ -104,7 +104,7 @@ def test_the_page_shows_all_runs() -> None:
     model = model_of("gpt2")
     clean, corrupted = (tiny.tokens("gpt2", N, seed=seed) for seed in (0, 1))
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=[], layers=[0, 1])
-    assert runs.to_html() == runs.to_html(layer=1)
+    assert runs.to_html(view="maps") == runs.to_html(layer=1)
     data = json.loads(runs.to_html().partition('id="data">')[2].partition("</script>")[0])
     assert [run["name"] for run in data["runs"]] == ["clean", "corrupted", "patched"]
     assert (data["start"]["run"], data["start"]["refRun"], data["start"]["layer"]) == (2, 1, 1)

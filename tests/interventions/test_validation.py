@@ -249,8 +249,8 @@ def test_the_result_is_labelled(family: str) -> None:
     assert len(cells) == len(first.columns["layer"])
     off_diagonal = first.columns["query"] != first.columns["key"]
     counts = [int((off_diagonal & ~np.isnan(effect)).sum()) for effect in first.effects.values()]
-    measured = f"{first.model} · {len(first.tokens)} prompts · {max(counts)} off-diagonal cells at most a panel"
-    assert first.figure().get_supxlabel().endswith(measured)
+    measured = f"{first.model} · {len(first.tokens)} prompts · {max(counts)} off-diagonal cells at most a panel."
+    assert " ".join(first.figure().get_supxlabel().split()).endswith(measured)
     other = ffb.causal_validation(model, prompts, METRIC, plan=SamplePlan(n_cells=4, seed=1), scope="Attn")
     assert any((other.columns[name] != first.columns[name]).any() for name in ("query", "key"))
 

@@ -18,7 +18,7 @@ def build() -> Builder:
 
 @pytest.fixture
 def show(chromium: Any, tmp_path: Path) -> Iterator[Shower]:
-    """Opens a result's page (or given HTML) from a file: `show(maps, layer=0)` or `show(html=text)`."""
+    """Opens a result's maps, or another view (or given HTML), from a file: `show(maps, layer=0)` or `show(html=text)`."""
     contexts = []
 
     def open_page(
@@ -31,9 +31,10 @@ def show(chromium: Any, tmp_path: Path) -> Iterator[Shower]:
         **options: Any,
     ) -> Screen:
         path = tmp_path / "page.html"
-        path.write_text(maps.to_html(**options) if maps is not None else str(html), encoding="utf-8")
+        written = html if maps is None else maps.to_html(**{"view": "maps", **options})
+        path.write_text(str(written), encoding="utf-8")
         window = chromium.new_context(
-            viewport={"width": width, "height": 1000}, accept_downloads=True, **(context or {})
+            **{"viewport": {"width": width, "height": 1000}, "accept_downloads": True, **(context or {})}
         )
         contexts.append(window)
         requests: list[str] = []

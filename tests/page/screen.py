@@ -86,13 +86,20 @@ class Screen:
             self.settle()
         self.page.evaluate(menus, False)
 
+    def tick(self, name: str) -> None:
+        """Click a box in the menu "more", by its id."""
+        self.page.locator("#colours summary").click()
+        self.page.locator(f"#{name}").click()
+        self.page.locator("#colours summary").click()
+        self.settle()
+
     def selection(self) -> dict[str, str]:
         """What the lists say."""
         names = ("scope", "ref", "layer", "cells", "range")
         return {name: self.page.locator(f"#{name}").input_value() for name in names}
 
     def pictures(self) -> list[str]:
-        """The canvases of maps and of the token's way through the layers, as they are painted."""
+        """The canvases of maps as they are painted."""
         script = "Array.from(document.querySelectorAll('#what canvas'), (canvas) => canvas.toDataURL())"
         return list(self.page.evaluate(script))
 

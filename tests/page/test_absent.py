@@ -147,8 +147,7 @@ def test_a_page_goes_on_when_the_selected_column_is_hidden(build: Builder, show:
     screen = show(build(5), address="#from=0&to=3&cells=row&hide=first")
     assert screen.page.locator("#headline").inner_text().endswith("“t0” is hidden.")
     screen.go("#from=0&to=3&cells=row")
-    screen.page.locator("#hide-first").click()
-    screen.settle()
+    screen.tick("hide-first")
     assert re.search("the share of “t[12]” in all that “t3” takes", screen.page.locator("#headline").inner_text())
     screen.choose(layer=1)
     assert screen.problems == []

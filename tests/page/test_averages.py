@@ -4,16 +4,21 @@ import csv
 import io
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from tests.page.screen import Builder, Shower
+from tests.page.test_logit_view import attribution
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads import distributions
+from tl_ffblock.result import Results
 from tl_ffblock.results.average import average
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.measures import amplification
+from tl_ffblock.views import page_of
 
 PLACES = {"IO": [1, 2, 3], "S2": [3, 4, 5], "END": -1}
 NAMES = ["IO", "S2", "END"]
@@ -98,11 +103,14 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     page = screen.page
     headline = page.locator("#headline").inner_text()
     assert "takes from other tokens" in headline and percents(headline) == pytest.approx([expected], rel=6e-3)
-    assert percents(page.locator("#card .numbers").first.inner_text()) == pytest.approx([expected], rel=6e-3)
+    at = (mean.layers.index(8), mean.channels.index("AtbLnFf"), 2, 0)
+    ends = [100 * float(end[at]) for end in (mean.as_shares().interval.low, mean.as_shares().interval.high)]
+    numbers = page.locator("#card .numbers").first.inner_text().replace("95 % interval", "")
+    assert percents(numbers) == pytest.approx([expected, *ends], rel=6e-3)
     strongest = percents(page.locator("#sentence-words").inner_text())
     assert strongest == pytest.approx([max(expected, other)], rel=6e-2)
     tip = screen.hover("only", 2, 1, (3, 3))["numbers"]
-    assert list(tip) == ["share"] and percents(tip["share"][0]) == pytest.approx([other], rel=6e-3)
+    assert list(tip) == ["share", "95 % interval"] and percents(tip["share"][0]) == pytest.approx([other], rel=6e-3)
     pairs = page.locator("#pair-list").inner_text()
     assert len(percents(pairs)) == 3 and max(percents(pairs)) < 100
     assert "own" not in page.locator(".panel").inner_text()
@@ -146,6 +154,53 @@ def test_the_ends_of_shares_are_those_of_their_interval(show: Shower, prompts: l
     assert screen.page.locator(".panel").count() == 2, "of shares and norms there is no difference"
 
 
+def test_cells_whose_interval_contains_zero_are_crossed(show: Shower, build: Builder) -> None:
+    """As many crosses as such cells by hand, in the map of the mean alone, on the page and in its file."""
+    prompts = [build(n, layers=(3, 8)) for n in (6, 7, 8)]
+    others = [maps * scale for maps, scale in zip(prompts, (1.3, 0.7, 1.1), strict=True)]
+    mean = average([one - two for one, two in zip(prompts, others, strict=True)], PLACES)
+    screen = show(html=mean.to_html(layer=8, channel="Atb", view="maps"))
+    screen.settle()
+    channel, layer = mean.channels.index("Atb"), mean.layers.index(8)
+    low, high = (end[layer, channel] for end in (mean.interval.low, mean.interval.high))
+    expected = int(((low <= 0) & (high >= 0) & (low < high)).sum())
+    assert expected > 0
+    drawn = str(screen.page.locator(".panel .uncertain").get_attribute("d"))
+    assert drawn.count("M") == expected
+    assert "Crossed: the 95 % interval contains 0." in " ".join(screen.page.locator(".panel").inner_text().split())
+    assert screen.save("svg")[1].decode().count("uncertain") == 1
+    screen.go("#run=1&refRun=1&ref=")
+    assert screen.page.locator(".uncertain").count() == 0, "ends have no interval"
+    assert screen.problems == []
+
+
+def test_attributions_averaged_by_position_open_as_an_overview(show: Shower) -> None:
+    """What flows at each name is the prompts' own mean, with its interval; what one prompt has only, or estimates, are tables."""
+    prompts = [attribution(tuple(f"{word}{at}" for at in range(n))) for n, word in ((4, "a"), (5, "b"), (6, "c"))]
+    prompts = [replace(one, residual=one.residual * scale) for one, scale in zip(prompts, (1, 2, 4), strict=True)]
+    names = {"first": 0, "END": -1}
+    mean = Results(prompts).mean(names)
+    flows = mean["residual"]
+    by_hand = torch.stack([one.residual[:, [0, -1]] for one in prompts])
+    assert torch.equal(flows.mean, by_hand.double().mean(dim=0)) and flows.targets == (8.0, 8.0, 8.0)
+    screen = show(html=mean.to_html())
+    screen.settle()
+    assert screen.page.locator("h1").inner_text() == "What makes the logit difference? Mean of 3 prompts: +8 logits"
+    chips = screen.page.locator(".shared .chip")
+    assert chips.locator("bdi").all_inner_texts() == ["first", "END"]
+    assert screen.page.locator(".logit .whisker").count() > 0
+    screen.page.locator(".logit [data-share='2,1']").hover(force=True)
+    said = screen.page.locator("#tooltip").inner_text()
+    low, high = (float(end[2, 1]) for end in (flows.interval.low, flows.interval.high))
+    assert "END (a3|b4|c5)" in said
+    numbers = [float(number.replace("−", "-")) for number in re.findall(r"[+−][\d.]+", said)]
+    assert numbers == pytest.approx([float(flows.mean[2, 1]), low, high], rel=6e-3)
+    assert screen.problems == [] and screen.overflow() <= 0
+    assert page_of(mean).start.view == "overview" and page_of(Results(prompts[:1]).mean(names)).start.view == "overview"
+    estimated = replace(mean, kinds={kind: replace(each, targets=()) for kind, each in mean.kinds.items()})
+    assert page_of(estimated).start.view == "numbers"
+
+
 def test_a_difference_of_averages_is_in_points_and_names_its_sides(
     show: Shower, prompts: list[ContributionMaps], build: Builder
 ) -> None:
@@ -167,5 +222,7 @@ def test_a_difference_of_averages_is_in_points_and_names_its_sides(
     (said,) = re.findall(r"([\d.]+)\u00a0points (more|less)", headline)
     assert float(said[0]) == pytest.approx(abs(expected), rel=6e-3) and (said[1] == "more") == (expected > 0)
     assert re.search(r"in “IO:t1\|t2\|t3 .*” than in “IO:u1\|u2\|u3 .*”\.$", headline)
-    assert "%" not in screen.page.locator("#what").inner_text()
+    assert "%" not in screen.page.locator("#what").inner_text().replace("95 % interval", "").replace(
+        "95 %\ninterval", ""
+    )
     assert "→" not in "".join(apart.labels) and apart.labels[0] == "t1|t2|t3 / u1|u2|u3"

@@ -64,7 +64,6 @@ def test_hostile_tokens_are_text_everywhere(build: Builder, show: Shower) -> Non
         screen.settle()
     assert screen.page.locator(".chip bdi").all_inner_texts() == [visible(token) for token in HOSTILE]
     screen.page.locator("#read").click()
-    screen.page.locator("#thumbs").click()
     screen.page.locator("#figure-mode").click()
     screen.settle()
     assert "<img" in screen.page.locator("#caption").inner_text()

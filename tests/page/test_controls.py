@@ -14,7 +14,7 @@ from tl_ffblock.results.tables import HeadTable
 
 pytestmark = pytest.mark.browser
 
-TOKENS = tuple(f"t{i}" for i in range(8))
+TOKENS = tuple(f"t{i}" for i in range(20))
 TOOLS = ("scope", "run", "ref", "ref-run", "layer", "cells", "range", "root", "each", "closer")
 OFFERED = {
     "maps": {"scope", "ref", "layer", "cells", "range", "root", "each", "closer"},
@@ -30,10 +30,10 @@ MENU = "open => { document.querySelector('#colours').open = open; }"
 
 @pytest.fixture
 def with_heads(build: Builder) -> Callable[..., ContributionMaps]:
-    """Maps with two heads of eight tokens."""
+    """Maps with two heads of twenty tokens, from which on one can zoom in."""
 
     def make() -> ContributionMaps:
-        maps = build(8, layers=range(LAYERS), tokens=TOKENS)
+        maps = build(len(TOKENS), layers=range(LAYERS), tokens=TOKENS)
         cells = {scope: torch.stack([values, values.roll(1, -1).tril()], 1) for scope, values in maps.values.items()}
         return dataclasses.replace(maps, heads=HeadTable(cells, maps.layers, ("head 0", "head 1")))
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import re
 import zlib
 from collections.abc import Callable
@@ -70,8 +69,9 @@ def test_circuitsvis_is_carried_once_and_only_where_it_can_draw(build: Builder) 
     """Square maps up to the limit carry its bundle, deflated; larger or partial ones and notebook cells do not, and are little more than our scripts."""
     maps = (build(LARGEST, layers=(0,)), build(LARGEST + 1, layers=(0,)), build(9, queries=(3, 8)))
     assert [m.to_html().count('id="circuitsvis-bundle"') for m in maps] == [1, 0, 0]
-    ours = len(document.script_of(document.SCRIPTS))
-    assert ours < len(maps[2].to_html()) < ours + 3e4 and len(build(9).to_html()) < 8e5
+    ours = len(document.script_of())
+    bundle = base64.b64encode(zlib.compress(document.bundle().encode(), 9))
+    assert ours < len(maps[2].to_html()) < ours + 4e4 and len(build(9).to_html()) < 3.5e5 + len(bundle)
     assert 'id="circuitsvis-bundle"' not in maps[0].show().html
 
 
@@ -80,7 +80,7 @@ def test_tokens_do_not_reach_the_markup(build: Builder) -> None:
     token = "</script><script>window.hostile=1</script>"
     maps = build(2, tokens=(token, "<img src=x onerror=hostile>"), model="</title><b>")
     view = maps.to_circuitsvis("Atb", 0)
-    for text in (maps.to_html(), view.html, view._repr_html_()):
+    for text in (maps.to_html(), view.html, view._repr_html_(), maps.show()._repr_html_()):
         assert token not in text and "<img src=x" not in text and "</title><b>" not in text
 
 
@@ -89,14 +89,22 @@ def test_a_large_run_stays_small(build: Builder) -> None:
     assert len(build(128, layers=range(12), causal=False).to_html()) < 4e6
 
 
+def test_a_short_text_has_a_small_page(ffb: ModuleType, model_of: Callable[..., Any]) -> None:
+    """Nine tokens, six layers, all scopes: below 350 kB beside CircuitsVis's own bundle."""
+    maps = ffb.contribution_maps(ffb.load_model("minilm"), "the capital of japan is tokyo.")
+    assert len(maps.tokens) == 9
+    carried = base64.b64encode(zlib.compress(document.bundle().encode(), 9))
+    assert len(maps.to_html()) - len(carried) < 350_000
+
+
 def test_the_frame_holds_the_page_and_nothing_more(build: Builder) -> None:
-    """The notebook frame's srcdoc is the page, escaped; it may run scripts and save files only."""
-    page = build(3).to_html()
+    """The notebook frame has the page, deflated, a third as large; it may run scripts and save files only."""
+    page = build(3).show().html
     view = iframe(page, height=500, title="<maps>")
     (frame,) = (element for element in Elements(view._repr_html_()).tags if element[0] == "iframe")
-    assert frame[1]["srcdoc"] == page and frame[1]["title"] == "<maps>"
+    assert zlib.decompress(base64.b64decode(str(frame[1]["data-tl-ffblock"]))).decode() == page
+    assert frame[1]["title"] == "<maps>" and len(view._repr_html_()) < 0.6 * len(page)
     assert frame[1]["sandbox"] == "allow-scripts allow-downloads" and "500px" in str(frame[1]["style"])
-    assert html.escape(page) in view._repr_html_()
 
 
 def test_a_view_can_be_kept(build: Builder, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def ink(screen: Screen) -> Mapping[str, int]:
 @pytest.mark.parametrize(("read", "marked"), [("row", "the row of “t4”"), ("column", "the column of “t2”")])
 def test_files_mark_what_the_headline_speaks_of(build: Builder, show: Shower, read: str, marked: str) -> None:
     """In every map of the file a frame goes round the line that is read and one round the cell; of cells of few pixels arrows point at both."""
-    screen = opened(show, build(6, causal=False).to_html(), f"#to=4&from=2&read={read}")
+    screen = opened(show, build(6, causal=False).to_html(view="maps"), f"#to=4&from=2&read={read}")
     for group in drawing(screen).findall(f"{SVG}g"):
         cells = [node for node in group.findall(f"{SVG}rect") if node.get("shape-rendering")][: 6 * 6]
         (marks,) = group.findall(f"{SVG}g[@class='marks']")
@@ -79,7 +79,7 @@ def test_files_mark_what_the_headline_speaks_of(build: Builder, show: Shower, re
             assert x + width == pytest.approx(inside[-1][0] + inside[-1][2], abs=2)
             assert y + height == pytest.approx(inside[-1][1] + inside[-1][3], abs=2)
     assert f"Marked: {marked} and the cell from “t2” to “t4”." in screen.page.locator("#caption").inner_text()
-    screen = opened(show, build(130, layers=(0,), causal=False).to_html(), f"#to=4&from=2&read={read}")
+    screen = opened(show, build(300, layers=(0,), causal=False).to_html(view="maps"), f"#to=4&from=2&read={read}")
     for group in drawing(screen).findall(f"{SVG}g"):
         (marks,) = group.findall(f"{SVG}g[@class='marks']")
         assert [node.tag for node in marks] == 2 * [f"{SVG}polygon"]
@@ -96,7 +96,7 @@ def test_lines_of_heads_are_saved(show: Shower) -> None:
     assert screen.page.locator("#caption").inner_text().startswith(headline)
     root = drawing(screen)
     curves = [path.get("stroke") for path in root.iter(f"{SVG}path") if "C" in str(path.get("d"))]
-    assert sorted(set(curves)) == ["#009e73", "#e69f00"] and len(curves) == 2 * n
+    assert sorted(set(curves)) == ["#009f81", "#e20134"] and len(curves) == 2 * n
     assert [text.text for text in root.findall(f"{SVG}g")[0].findall(f"{SVG}text")] == ["head 1", "head 2"]
     rows = table(screen)
     assert len(rows) == n * (n + 1) // 2 and rows[0]["key_token"] == "'=1+1"
@@ -166,7 +166,7 @@ def test_scores_are_saved(show: Shower) -> None:
     screen = opened(show, scores.to_html(layer=2), "#view=scores&to=4&from=1&scope=head%203")
     assert screen.page.locator("#headline").inner_text().startswith("Layer 2, head 3: “<s>”"[:18])
     (group,) = drawing(screen).findall(f"{SVG}g")
-    assert len([node for node in group.findall(f"{SVG}rect") if node.get("fill") != "none"]) == 8 + 2 * 6 * 8 + 5
+    assert len([node for node in group.findall(f"{SVG}rect") if node.get("fill") != "none"]) == 8 + 2 * 6 * 8 + 2 * 5
     rows = table(screen)
     assert [int(row["key"]) for row in rows] == list(range(5))
     for row in rows:

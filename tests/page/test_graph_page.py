@@ -1,14 +1,13 @@
 """The page of a layered graph: what it shows, hides and saves, in a browser that has no network."""
 
 import dataclasses
-import json
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.page.screen import Shower
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget, page
+from tl_ffblock.page import GraphBlock, PageData, PageEdge, PageNode, PageTarget, graph_page, page
 
 pytestmark = pytest.mark.browser
 EVIL = "</script><script>document.title='pwned'</script><img src=x onerror=alert(1)>"
@@ -26,7 +25,7 @@ def edge(source: int, target: int, share: float, *, always: bool = False, unit: 
     return PageEdge(source, target, unit, 2.0, (share, -share), (share, share / 2), always=always)
 
 
-def drawn(**fields: Any) -> GraphPage:
+def drawn(**fields: Any) -> GraphBlock:
     """A stream with three branches of 1, 0.5 and 0.1, the last of them a chain with a number on it."""
     nodes = (
         node(0, 0, EVIL, 1.0),
@@ -43,9 +42,7 @@ def drawn(**fields: Any) -> GraphPage:
         *(edge(n, 5, s) for n, s in ((1, 1.0), (2, 0.5), (4, 0.1))),
     )
     given: dict[str, Any] = dict(
-        model="tiny",
         heading="flow through a test",
-        tokens=(EVIL, "·b"),
         meaning="What it means.",
         columns=("layer 0\nin", "keys", "values", "out"),
         lanes=2,
@@ -53,17 +50,21 @@ def drawn(**fields: Any) -> GraphPage:
         edges=edges,
         targets=(PageTarget("logit", 1.6, "·b"), PageTarget("direction", -1.6)),
         certificate="sums 1e-7",
-        provenance={"tl_ffblock": "0"},
         widths={"residual": "norm"},
         shown=4,
         position=1,
     )
-    return GraphPage(**{**given, **fields})
+    return GraphBlock(**{**given, **fields})
 
 
-def opened(show: Shower, data: GraphPage, width: int = 1400) -> Any:
+def alone(block: GraphBlock) -> PageData:
+    """The page of a graph alone."""
+    return graph_page("tiny", block, (EVIL, "·b"), {"tl_ffblock": "0"})
+
+
+def opened(show: Shower, data: GraphBlock, width: int = 1400) -> Any:
     """The page, drawn; nothing went wrong and nothing was asked of a network."""
-    screen = show(html=page(data), width=width)
+    screen = show(html=page(alone(data)), width=width)
     screen.settle()
     assert screen.problems == []
     assert len(screen.requests) == 1
@@ -72,9 +73,16 @@ def opened(show: Shower, data: GraphPage, width: int = 1400) -> Any:
 
 def labels(screen: Any) -> set[str]:
     """What the shown nodes are called."""
+    screen.settle()
     return {
         group.get_attribute("aria-label").split(" name of ")[0] for group in screen.page.locator(".graph-node").all()
     }
+
+
+def card_of(screen: Any) -> str:
+    """What the card says of the node that is chosen now."""
+    screen.settle()
+    return str(screen.page.locator(".node-card").inner_text())
 
 
 def test_the_slider_says_what_it_shows(show: Shower) -> None:
@@ -83,12 +91,12 @@ def test_the_slider_says_what_it_shows(show: Shower) -> None:
     assert labels(screen) == {EVIL, "big", "middle", "out"}
     assert screen.page.locator(".graph-edge[data-edge]").count() == 5
     assert (
-        "4 of the page's 7 edges and 1 that always are; they carry 91 %" in screen.page.locator("#shown").inner_text()
+        "4 of the page's 7 edges and 1 that always are; they carry 91 %" in screen.page.locator(".shown").inner_text()
     )
-    screen.page.locator("#amount").fill("7")
+    screen.page.locator(".amount").fill("7")
     assert labels(screen) >= {"small", "end"}
-    assert "7 of the page's 7 edges" in screen.page.locator("#shown").inner_text()
-    screen.page.locator("#amount").fill("0")
+    assert "7 of the page's 7 edges" in screen.page.locator(".shown").inner_text()
+    screen.page.locator(".amount").fill("0")
     assert labels(screen) == {EVIL, "out"}
 
 
@@ -96,9 +104,9 @@ def test_tokens_are_words_and_nothing_else(show: Shower) -> None:
     """In the text, on nodes, in the card and in the saved picture."""
     screen = opened(show, drawn())
     assert screen.page.title() == "flow through a test · tiny"
-    assert EVIL in screen.page.locator("#words-read").inner_text()
+    assert EVIL in screen.page.locator(".graph-text").inner_text()
     screen.page.locator("[data-node='0']").click()
-    assert EVIL in screen.page.locator("#node-card .says").inner_text()
+    assert EVIL in screen.page.locator(".node-card .says").inner_text()
     assert screen.page.locator("img").count() == 0
     assert screen.problems == []
 
@@ -107,20 +115,21 @@ def test_a_card_adds_up(show: Shower) -> None:
     """What enters, what the node brings and what is not on the page are listed; a click on a row goes there."""
     screen = opened(show, drawn())
     screen.page.locator("[data-node='2']").click()
-    card = screen.page.locator("#node-card").inner_text()
+    card = card_of(screen)
     assert "name of middle" in card
     assert "not on this page (7)" in card
     assert "+0.25" in card
     assert "brought by the node itself" in card
     assert "+0.125" in card
     assert "rank of ·b" in card
+    screen.settle()
     assert screen.page.locator(".graph-edge.lit").count() == 2
-    screen.page.locator("#node-card button.plain", has_text="out").click()
-    assert "name of out" in screen.page.locator("#node-card").inner_text()
-    screen.page.locator("#graph").press("Escape")
-    assert "Choose a node" in screen.page.locator("#node-card").inner_text()
-    screen.page.locator("#graph").press("ArrowRight")
-    assert "name of" in screen.page.locator("#node-card").inner_text()
+    screen.page.locator(".node-card button.plain", has_text="out").click()
+    assert "name of out" in card_of(screen)
+    screen.page.locator(".graph").press("Escape")
+    assert "Choose a node" in card_of(screen)
+    screen.page.locator(".graph").press("ArrowRight")
+    assert "name of" in card_of(screen)
 
 
 def test_targets_are_switched(show: Shower) -> None:
@@ -129,12 +138,41 @@ def test_targets_are_switched(show: Shower) -> None:
     screen.page.locator("[data-node='1']").click()
     colour = "document.querySelector(\"[data-edge='1']\").getAttribute('stroke')"
     first = screen.page.evaluate(colour)
-    screen.page.locator("#target").select_option("1")
+    screen.page.locator(".target").select_option("1")
+    screen.settle()
     assert screen.page.evaluate(colour) != first
-    card = screen.page.locator("#node-card").inner_text()
+    card = card_of(screen)
     assert "share of direction" in card
     assert "−1 of −1.6" in card
     assert "rank of" not in card
+
+
+def test_nodes_and_edges_are_coloured_by_entropy(show: Shower) -> None:
+    """Clear ones are dark and flat ones pale, an edge as the node it leaves; numbers and nodes that say nothing are not coloured."""
+    block = drawn(shown=7)
+    entropies = (1.0, 0.0, 4.0, None, None, 2.0)
+    nodes = tuple(
+        dataclasses.replace(one, entropy=entropy) for one, entropy in zip(block.nodes, entropies, strict=True)
+    )
+    screen = opened(show, dataclasses.replace(block, nodes=nodes))
+    assert "coloured by" in screen.page.locator(".graph-controls").inner_text()
+    screen.page.locator("select", has_text="entropy").select_option("entropy")
+    screen.settle()
+    fills = [screen.page.locator(f"[data-node='{n}'] rect").get_attribute("fill") for n in range(6)]
+    strokes = [screen.page.locator(f"[data-edge='{n}']").get_attribute("stroke") for n in range(8)]
+    light = [sum(int(fills[n][at : at + 2], 16) for at in (1, 3, 5)) for n in (1, 0, 5, 2)]
+    assert light == sorted(light) and len({*light}) == 4 and fills[3] == fills[4]
+    assert (strokes[1], strokes[5]) == (fills[0], fills[1]) and strokes[4] == strokes[7] not in fills[:3]
+    assert (
+        "entropy" in screen.page.locator(".graph-legend").inner_text()
+        and "4 nats" in screen.page.locator(".graph-legend").inner_text()
+    )
+    again = show(
+        html=page(alone(dataclasses.replace(block, nodes=nodes))), address=screen.page.evaluate("location.hash")
+    )
+    again.settle()
+    assert again.page.locator("select", has_text="entropy").input_value() == "entropy"
+    assert opened(show, block).page.locator("select", has_text="entropy").count() == 0
 
 
 def test_search_marks_and_counts_what_is_hidden(show: Shower) -> None:
@@ -148,23 +186,46 @@ def test_search_marks_and_counts_what_is_hidden(show: Shower) -> None:
     chosen = []
     for _ in range(2):
         screen.page.keyboard.press("Enter")
-        chosen.append(screen.page.locator("#node-card h2").inner_text())
+        screen.settle()
+        chosen.append(screen.page.locator(".node-card h2").inner_text())
     assert len(set(chosen)) == 2, "Enter goes from one found node to the next"
 
 
 def test_pictures_and_data_are_saved(show: Shower) -> None:
-    """SVG with words in it, PNG, and all the data as JSON."""
+    """SVG with words and legend in it, PNG, and every edge, hidden ones too, as CSV; names say what is in the file."""
     screen = opened(show, drawn())
+    screen.page.locator("#figure-mode").click()
     saved = {}
-    for kind in ("svg", "png", "json"):
+    for kind in ("svg", "png", "csv"):
         with screen.page.expect_download() as download:
             screen.page.locator(f"#save-{kind}").click()
-        assert download.value.suggested_filename == f"tiny_flow_through_a_test.{kind}"
+        assert download.value.suggested_filename.endswith(f"_graph_flow_through_a_test.{kind}")
         saved[kind] = download.value.path().read_bytes()
-    assert b"middle" in saved["svg"]
+    assert b"middle" in saved["svg"] and b"What it means" not in saved["svg"] and b"sums 1e-7" in saved["svg"]
     assert b"<img" not in saved["svg"]
     assert saved["png"].startswith(b"\x89PNG")
-    assert json.loads(saved["json"])["nodes"][1]["label"] == "big"
+    lines = saved["csv"].decode("utf-8-sig").splitlines()
+    assert len(lines) == 1 + len(drawn().edges) and "name of small" in saved["csv"].decode()
+
+
+def test_the_address_has_node_target_and_slider(show: Shower) -> None:
+    """A link restores them, Back takes them away one by one; a search shows as much as it takes to see what it finds."""
+    screen = opened(show, drawn())
+    screen.page.locator(".target").select_option("1")
+    screen.settle()
+    screen.page.locator("#search").fill("small")
+    screen.page.keyboard.press("Enter")
+    screen.settle()
+    assert "small" in labels(screen)
+    address = screen.page.evaluate("location.hash")
+    assert {"target=1", "node=3"} <= set(address.removeprefix("#").split("&")) and "amount=" in address
+    again = show(html=page(alone(drawn())), address=address)
+    again.settle()
+    assert "name of small" in again.page.locator(".node-card").inner_text()
+    assert again.page.locator(".target").input_value() == "1"
+    screen.page.go_back()
+    screen.page.locator(".node-card", has_text="Choose a node").wait_for()
+    assert screen.page.locator(".target").input_value() == "1"
 
 
 def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
@@ -179,9 +240,9 @@ def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
     )
     screen = opened(show, data, width=380)
     assert screen.overflow() <= 0
-    assert screen.page.locator("#target-group").is_hidden()
+    assert screen.page.locator("label:has(.target)").is_hidden()
     screen.page.locator("[data-node='1']").click()
-    assert "share" not in screen.page.locator("#node-card").inner_text()
+    assert "share" not in card_of(screen)
 
 
 def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, show: Shower) -> None:
@@ -193,10 +254,11 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     screen = show(html=html)
     screen.settle()
     assert 20 < screen.page.locator(".graph-node").count() < 100
-    screen.page.locator("#amount").fill(screen.page.locator("#amount").get_attribute("max"))
+    screen.page.locator(".amount").fill(screen.page.locator(".amount").get_attribute("max"))
+    screen.settle()
     assert screen.page.locator(".graph-node").count() > 100
     screen.page.locator(".graph-node").last.click()
-    assert "rank of 7" in screen.page.locator("#node-card").inner_text()
+    assert "rank of 7" in card_of(screen)
     result = ffb.attribute(model, tokens, ffb.logit(7), of="graph")
     routes = show(html=result.graph(0.7).to_html())
     routes.settle()

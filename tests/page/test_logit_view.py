@@ -116,8 +116,8 @@ def test_an_attribution_of_another_run_is_refused(build: Builder) -> None:
         maps.to_html(beside=attribution(model="other"))
     with pytest.raises(InputError, match="attribution has 3 layers, the page layer 5"):
         build(4, tokens=HOSTILE, layers=(0, 5)).to_html(beside=attribution())
-    with pytest.raises(InputError, match="lacks an attribution"):
-        maps.to_html(view="overview")
+    with pytest.raises(InputError, match="lacks several layers, or an attribution"):
+        build(4, tokens=HOSTILE, layers=(1,)).to_html(view="overview")
     with pytest.warns(DeprecationWarning, match="overview"):
         former = maps.to_html(beside=attribution(), view="logit")
     assert former == maps.to_html(beside=attribution(), view="overview")

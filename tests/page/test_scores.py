@@ -32,6 +32,7 @@ def made(tokens: tuple[str, ...], layers: tuple[int, ...] = (0, 2), heads: tuple
         queries=tuple(range(n)),
         causal=True,
         model="tiny",
+        value_norms=torch.rand(len(layers), len(heads), n, generator=generator) + 0.5,
     )
 
 
@@ -51,6 +52,9 @@ def test_a_row_of_scores_is_drawn_with_its_terms(show: Shower) -> None:
         assert any(word.startswith(shown[:4]) for word in words), shown
         assert any(word.startswith(f"{100 * float(weights[key]):.2g}") for word in words)
     assert len([word for word in words if word.endswith("\u00a0%")]) == 4
+    assert scores.value_norms is not None and "weight × ‖v W_O‖" in words
+    for number in (*scores.value_norms[1, 1, :4].tolist(), *scores.value_weighted[1, 1, 3, :4].tolist()):
+        assert any(word.isascii() and word.startswith(f"{number:.3g}"[:4]) for word in words), number
     picture = screen.page.locator(".scores canvas").nth(2).bounding_box()
     screen.page.mouse.move(
         picture["x"] + 2.5 * picture["width"] / 8, picture["y"] + 1.5 * picture["height"] / len(HOSTILE)
@@ -90,5 +94,10 @@ def test_what_is_sent_is_what_there_is() -> None:
     (block,) = panel_of(scores, scores.token_maps(), text, str, ()).values()
     assert 0 < block.precision < 1e-3
     assert "softmax of scores = pattern to 1.0e−7" in repr(scores)
+    former = dataclasses.replace(scores, value_norms=None)  # of a file of version 0.2
+    (without,) = panel_of(former, scores.token_maps(), text, str, ()).values()
+    assert block.json.keys() - without.json.keys() == {"value"} and "value_weighted" not in former.to_dataframe()
+    with pytest.raises(InputError, match="version 0.2"):
+        former.value_weighted  # noqa: B018
     with pytest.raises(InputError, match="make both of one text"):
         panel_of(dataclasses.replace(scores, layers=(0, 5)), scores.token_maps(), text, str, ())

@@ -1,33 +1,93 @@
-"""The page's scripts are joined in one scope: each is on a page, all parse together, and no name is defined twice."""
+"""The page's script is its modules joined: the joined one is of the modules of now, and these are sound by themselves."""
 
-import re
+import dataclasses
+import hashlib
+import shutil
 import subprocess
-from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.page.node import NODE, needs_node
-from tl_ffblock.page import document
+from tests.page import data_types
+from tests.page.node import ASSETS, NODE, imports
+from tests.page.screen import Builder
+from tl_ffblock.page import PageStart, PageText, document
+from tl_ffblock.views.maps import page_data
 
-PAGES = {"maps": document.SCRIPTS, "graph": document.GRAPH_SCRIPTS}
-DEFINED = re.compile(r"^(?:async )?(?:function\*?|const|let|class) (\w+)", re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+BUNDLES = sorted(ASSETS.glob("*.bundle.js"))
+MODULES = sorted({*ASSETS.glob("*.js")} - {*BUNDLES})
+needs_tools = pytest.mark.skipif(
+    NODE is None or not (ROOT / "node_modules").is_dir(), reason="Node or its packages are not installed: npm ci"
+)
 
 
-def test_every_script_is_on_a_page() -> None:
-    """The folder holds the listed scripts and no other."""
-    held = {path.stem for path in (Path(document.__file__).parent / "assets").glob("*.js")}
-    assert held == {name for scripts in PAGES.values() for name in scripts}
+def digest(modules: list[Path]) -> str:
+    """Of the names and texts of modules, as tests/page/bundle.mjs writes it into the joined script."""
+    read = hashlib.sha256()
+    for path in modules:
+        read.update(f"{path.name}\n".encode() + path.read_bytes())
+    return read.hexdigest()
 
 
-@needs_node
-@pytest.mark.parametrize("page", PAGES)
-def test_scripts_of_a_page_go_together(page: str) -> None:
-    """In the order in which they are on the page, in strict mode."""
-    script = document.script_of(PAGES[page])
-    source = "\n".join(document.asset(f"{name}.js") for name in PAGES[page])
-    twice = [name for name, times in Counter(DEFINED.findall(source)).items() if times > 1]
-    assert len(Counter(DEFINED.findall(source))) > 20 and "/**" not in script
-    assert twice == []
-    done = subprocess.run([str(NODE), "--check", "-"], input=script, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+def stale(bundle: Path, modules: list[Path]) -> bool:
+    """Whether a joined script is of other modules."""
+    return bundle.read_text(encoding="utf-8").partition("\n")[0] != f"/* sources {digest(modules)} */"
+
+
+@pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)
+def test_the_script_is_of_the_modules_of_now(bundle: Path, tmp_path: Path) -> None:
+    """Whoever changes a module writes the script anew; a change of one letter, or a module more, is noticed without Node."""
+    assert not stale(bundle, MODULES), "npm ci && npm run build"
+    for path in MODULES:
+        shutil.copy(path, tmp_path)
+    copies = sorted(tmp_path.glob("*.js"))
+    assert not stale(bundle, copies)
+    copies[3].write_text(copies[3].read_text(encoding="utf-8") + " ", encoding="utf-8")
+    assert stale(bundle, copies)
+    assert stale(bundle, copies[1:])
+
+
+def test_every_module_is_in_a_script() -> None:
+    """Each is imported by another, but for those that scripts begin with, and none imports one that imports it."""
+    imported = imports()
+    assert sum(map(len, imported.values())) > 100
+    starts = {path.name.removesuffix(".bundle.js") for path in BUNDLES}
+    assert set(imported) - {name for names in imported.values() for name in names} == starts
+    TopologicalSorter(imported).prepare()
+
+
+def test_a_script_can_stand_in_a_page() -> None:
+    """In strict mode, without what would end its element."""
+    script = document.script_of()
+    assert script.startswith('"use strict";') and "</script" not in script and "<!--" not in script
+
+
+@needs_tools
+@pytest.mark.parametrize("check", ["types", "lint"])
+def test_modules_pass_the_checks_of_their_language(check: str) -> None:
+    """TypeScript's of types, ESLint's of habits."""
+    done = subprocess.run(["npm", "run", "-s", check], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_tools
+def test_the_modules_give_the_script() -> None:
+    """Joined anew, they give the committed scripts, byte for byte."""
+    command = [str(NODE), "tests/page/bundle.mjs", "--print"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120)
+    assert done.stdout == b"".join(path.read_bytes() for path in reversed(BUNDLES))
+
+
+def test_types_are_those_of_what_is_sent(build: Builder) -> None:
+    """The scripts' types are written from the dataclasses of now, and a page has just these fields."""
+    assert data_types.WRITTEN.read_text(encoding="utf-8") == data_types.text()
+    payload = page_data({"run": build(3)}).payload()
+    (_, _, run), (_, _, sent) = data_types.SENT
+    text = {field.name for field in dataclasses.fields(PageText)}
+    assert set(payload) == text | set(sent) and set(payload["runs"][0]) == set(run)
+    start = {data_types.RENAMED.get(field.name, field.name) for field in dataclasses.fields(PageStart)}
+    assert set(payload["start"]) == start
+    with pytest.raises(TypeError, match="no page is made of it"):
+        data_types.written(set)

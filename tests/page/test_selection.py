@@ -53,7 +53,7 @@ def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(bu
     addresses = [
         "#to=4&from=2&layer=2&each=1",
         "#to=3&from=1&layer=5&scope=AtbFf&ref=Attn&each=1&range=percentile",
-        "#to=3&from=1&scope=AtbFf&ref=&cells=row&root=1&thumbs=1&pairs=token&mass=50&find=un",
+        "#to=3&from=1&scope=AtbFf&ref=&cells=row&root=1&neuron=3&pairs=token&mass=50&find=un",
         "#to=5&from=4&scope=AtbFf&ref=AtbFf&run=0&refRun=1&cells=none&range=all&words=1",
         "#to=5&from=4&read=column&hide=special&zoom=1-4,0-3&sort=distance&panel=after",
         "#to=5&from=3&read=column&hide=special&zoom=1-4,0-3&sort=share&panel=after&layer=0",
@@ -69,7 +69,7 @@ def test_what_is_kept_from_one_selection_to_the_next_is_what_a_new_page_shows(bu
 
 
 def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> None:
-    """Cell, token, rail, the way through the layers, the list: each sets its field, and all others show it."""
+    """Cell, token, rail, band of the overview, the list: each sets its field, and all others show it."""
     maps = build(7, layers=(0, 3, 4), causal=False)
     screen = show(maps, layer=0)
     screen.page.mouse.click(*screen.point("after", 4, 1, (7, 7)))
@@ -84,12 +84,13 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     assert screen.selection() | {"range": "", "cells": ""} == dict(
         scope="AtbLn", ref="Atb", layer="3", cells="", range=""
     )
-    box = screen.page.locator(".biography canvas").bounding_box()
-    screen.page.locator(".biography canvas").scroll_into_view_if_needed()
-    box = screen.page.locator(".biography canvas").bounding_box()
-    screen.page.mouse.click(box["x"] + 3.5 * box["width"] / 7, box["y"] + 2.5 * box["height"] / 3)
+    screen.page.locator("#views button", has_text="Overview").click()
+    screen.settle()
+    screen.page.locator(".logit [data-share='2,3']").click(force=True)
     screen.settle()
     assert screen.selection()["layer"] == "4" and set(chosen(screen)) == {"t5", "t3"}
+    screen.page.locator("#views button", has_text="Maps").click()
+    screen.settle()
     screen.page.locator(".pairs button").first.click()
     screen.settle()
     line = screen.page.locator(".pairs tr.current button").inner_text()
@@ -120,11 +121,14 @@ def test_the_list_of_pairs_shows_distances_and_saves_all_cells(build: Builder, s
 
 @pytest.mark.parametrize("width", [380, 1000, 1400])
 def test_labels_of_many_layers_keep_their_distance(build: Builder, show: Shower, width: int) -> None:
-    """Of thirty layers no label lies over another, in the rail and along the token's way, whichever layer is selected."""
+    """Of thirty layers no label lies over another, in the rail and in the overview, whichever layer is selected."""
     screen = show(build(12, layers=range(30)), width=width, layer=15)
     for layer in (15, 16, 17, 29):
         screen.choose(layer=layer)
-        assert screen.page.evaluate(COLLIDING, ".rail > svg, .biography > svg") == [], layer
+        assert screen.page.evaluate(COLLIDING, ".rail > svg") == [], layer
+        screen.go(f"#layer={layer}&view=overview")
+        assert screen.page.evaluate(COLLIDING, ".logit > svg") == [], layer
+        screen.go(f"#layer={layer}")
 
 
 def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
@@ -174,11 +178,9 @@ def test_a_rectangle_zooms_and_words_join(build: Builder, show: Shower) -> None:
     tip = screen.hover("after", 0, 3, (3, 4))
     assert tip["tokens"] == ["un (position 1)", "[SEP] (position 5)"]
     screen.page.locator("#whole").click()
-    screen.page.locator("#words").check()
-    screen.settle()
+    screen.tick("words")
     assert screen.page.locator(".chip bdi").all_inner_texts() == ["[CLS]", "undo", "it", "now", "[SEP]", "a", "b"]
-    screen.page.locator("#hide-special").check()
-    screen.settle()
+    screen.tick("hide-special")
     assert screen.hover("after", 1, 0, (7, 7))["numbers"]["share of others"][0] == "–"
     assert screen.problems == []
 

@@ -137,36 +137,55 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
     assert f"All heads sum to {significant(float(result.heads.sum()))}." in heads
     assert f"All of them sum to {significant(float(result.neurons(1).sum()))}." in neurons.inner_text()
     assert neurons.locator("h2").inner_text() == f"Neurons, each at its position: the 20 largest of {5 * N}"
-    assert all("no further summands" in words for words in (heads, neurons.inner_text()))
+    assert all("another decomposition of the same total" in words for words in (heads, neurons.inner_text()))
 
 
-def test_a_row_of_a_continuation_colours_the_text(show: Shower) -> None:
-    """A click on a row of the matrix shows the shares of that target, and marks its token."""
+def continuation(**changes: object) -> ContinuationAttribution:
+    """Four tokens after a prompt of two; what flows sums to each value at every layer."""
     nan = torch.nan
     shares = torch.tensor(
         [[1.0, 2, nan, nan, nan, nan], [-1, 3, 4, nan, nan, nan], [5, 0, 7, 8, nan, nan], [1, 1, 1, 1, 1, nan]]
     )
     zeros, values = torch.zeros(4), shares.nansum(dim=1)
-    result = ContinuationAttribution(HOSTILE, 2, "logit", "path", values, values, shares, zeros, zeros, zeros)
-    screen = opened(show, result.to_html())
-    marked = screen.page.locator(".shared .chip[aria-current=true] bdi")
-    assert marked.inner_text() == visible(HOSTILE[2])
+    residual = shares.nan_to_num()[:, None].repeat(1, LAYERS + 1, 1)
+    residual[2, 1] = torch.tensor([6.0, 0, 6, 8, 0, 0])
+    heads, constants = torch.ones(4, LAYERS, HEADS), torch.zeros(4, LAYERS + 2)
+    fields = {"residual": residual, "heads": heads, "constants": constants} | changes
+    return ContinuationAttribution(HOSTILE, 2, "logit", "path", values, values, shares, zeros, zeros, zeros, **fields)
+
+
+def test_a_token_of_a_continuation_opens_its_overview(show: Shower) -> None:
+    """Chosen in the text, or by its row of the matrix: the question, what each earlier token brings, and the flow of that token."""
+    screen = opened(show, continuation().to_html())
+    chips = screen.page.locator(".shared .chip")
+    said = lambda: chips.locator("span").all_inner_texts()  # noqa: E731
+    assert said() == ["+1", "+2", "this", "why?", "why?", "why?"]
+    assert screen.page.locator("h1").inner_text() == f"Why “{visible(HOSTILE[2])}”? +3 logits"
+    chips.nth(4).click()
+    screen.settle()
+    assert screen.page.locator("h1").inner_text() == f"Why “{visible(HOSTILE[4])}”? +20 logits"
+    assert said() == ["+5", "0", "+7", "+8", "this", "why?"]
+    _, table = screen.save("csv")
+    assert [line for line in table.decode().splitlines() if '"residual stream","1"' in line and line.endswith(",6")]
+    assert "logit '" in screen.page.locator("#card").inner_text()
+    screen.page.go_back()
+    screen.settle()
+    assert said()[2] == "this", "Back undoes the choice"
+    screen.page.locator("#views [data-view=numbers]").click()
+    screen.settle()
     picture = screen.page.locator(".share-map svg image").bounding_box()
-    screen.page.mouse.click(picture["x"] + 5, picture["y"] + 2.5 * picture["height"] / 4)
-    assert marked.inner_text() == visible(HOSTILE[4])
-    numbers = screen.page.locator(".shared .chip span").all_inner_texts()
-    assert [number(text) for text in numbers[:4]] == [5, 0, 7, 8]
-    assert [text.strip() for text in numbers[4:]] == ["", ""]
     own, zero = (screen.page.evaluate(PIXEL, [2, column]) for column in (4, 1))
     assert own != zero, "what cannot be is no zero"
     screen.page.mouse.move(picture["x"] + 4.5 * picture["width"] / 6, picture["y"] + 2.5 * picture["height"] / 4)
     assert screen.page.locator(".share-said").first.inner_text().endswith(": –")
     corner = screen.page.locator(".share-names text", has_text="target ↓").bounding_box()
     assert corner["x"] >= screen.page.locator(".share-map svg").bounding_box()["x"]
-    assert screen.problems == []
-    screen.page.go_back()
+    screen.page.mouse.click(picture["x"] + 5, picture["y"] + 1.5 * picture["height"] / 4)
     screen.settle()
-    assert marked.inner_text() == visible(HOSTILE[2]), "Back undoes the choice"
+    assert said() == ["−1", "+3", "+4", "this", "why?", "why?"]
+    assert screen.problems == []
+    older = opened(show, continuation(residual=None, heads=None, constants=None).to_html())
+    assert older.page.locator(".share-map").count() == 1 and older.problems == [], "files without flows have the matrix"
 
 
 def test_numbers_are_saved_as_files(show: Shower) -> None:

@@ -302,7 +302,7 @@ def test_gain_and_loss_are_equally_light() -> None:
 def test_page_style_sheet_and_still_figure_have_the_same_inks() -> None:
     """The scripts' colours are those that the style sheet sets for the same things, and those of Matplotlib's maps."""
     themes = run("return THEMES;")
-    light, dark = re.findall(r":root \{[^}]*--paper[^}]*\}", asset("page.css"))[:2]
+    light, dark = re.findall(r":root[^{]*\{[^}]*--paper[^}]*\}", asset("page.css"))[:2]
     for sheet, theme in ((light, themes["light"]), (dark, themes["dark"])):
         styles = dict(re.findall(r"--(\w+): (#\w+);", sheet))
         for name in ("ink", "grey", "read"):

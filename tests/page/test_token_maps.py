@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
@@ -79,11 +80,14 @@ def test_an_average_keeps_whether_its_numbers_are_of_layers() -> None:
 
 
 def test_an_average_names_its_rows_as_they_were_named(show: Shower, build: Builder) -> None:
-    """Names stand before the tokens; it opens behind the feed-forward and says of how many prompts it is."""
+    """By names, whose tokens the page has for its tooltips; it opens behind the feed-forward and says of how many prompts it is."""
     maps = [build(4, tokens=("a", " Mary", "b", " to")), build(4, tokens=("a", " Anna", "b", " to"))]
-    screen = show(html=average(maps, {"IO": 1, "END": -1}).to_html())
+    page = average(maps, {"IO": 1, "END": -1}).to_html(view="maps")
+    (details,) = re.findall(r'"details":(\[.*?\])', page)
+    assert json.loads(details) == ["·Mary|·Anna", "·to"]
+    screen = show(html=page)
     screen.settle()
-    assert screen.page.locator("#words-read").inner_text() == "“IO:·Mary|·Anna END:·to”"
+    assert screen.page.locator("#words-read").inner_text() == "“IO END”"
     assert screen.selection()["scope"] == "AtbLnFf"
     assert "Mean of 2 prompts" in screen.page.locator("#certificate").inner_text()
     by_position = average([build(4), build(4) * 2.0]).to_html()
@@ -101,7 +105,7 @@ def test_named_positions_have_no_numbers(show: Shower, build: Builder) -> None:
         node.get_attribute("title") or "" for node in screen.page.locator("#sentence .chip, #pair-list button").all()
     ]
     assert titles and not any("position" in title for title in titles)
-    screen = show(html=average([build(4), build(4) * 2.0]).to_html())
+    screen = show(html=average([build(4), build(4) * 2.0]).to_html(view="maps"))
     screen.settle()
     assert "from position" in screen.page.locator(".card").first.inner_text()
 

@@ -10,6 +10,19 @@ from docs.site import reference
 
 pytestmark = pytest.mark.site
 MOST_MEGABYTES_OF_A_PAGE = 3
+PAGES = {
+    "induction": "induction_heads",
+    "ablate head": "ablation",
+    "IOI": "ioi",
+    "name mover": "ioi",
+    "DLA": "direct_logit_attribution",
+    "logit lens": "direct_logit_attribution",
+    "path patching": "path_patching",
+    "activation patching": "activation_patching",
+    "circuit": "circuits",
+    "save figure": "figure",
+}
+"""What is typed into the search, and the page that it finds first."""
 
 
 def test_every_public_name_is_in_the_reference_and_no_other(site: Path) -> None:
@@ -17,7 +30,11 @@ def test_every_public_name_is_in_the_reference_and_no_other(site: Path) -> None:
     pages = [page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html")]
     headings = [name for page in pages for name in re.findall(r'<h[2-6] id="(tl_ffblock\.[\w.]+)"', page)]
     public = [reference.defined_at(name) for names in reference.public_names().values() for name in names]
+    public += reference.type_names()
     assert {name: headings.count(name) for name in public} == dict.fromkeys(public, 1)
+    assert {"tl_ffblock.attribution.targets.Target", "tl_ffblock.layer.records.Method"} <= set(reference.type_names())
+    shown = (site / "reference" / "attribution.html").read_text(encoding="utf-8")
+    assert 'href="types.html#tl_ffblock.attribution.targets.Target"' in shown
     classes = {name for name in public if name.rpartition(".")[2].lstrip("_")[0].isupper()}
     assert {name for name in headings if name.rpartition(".")[0] not in classes} == set(public)
 
@@ -49,3 +66,23 @@ def test_the_folder_is_opened_from_disk_and_searched(site: Path, chromium: Any) 
     window.close()
     assert problems == []
     assert {address.partition(":")[0] for address in requests} <= {"file", "data", "about", "blob"}
+
+
+@pytest.mark.browser
+def test_words_of_the_field_find_their_page_first(site: Path, chromium: Any) -> None:
+    """What a reader looks for is the first page of the search, and its how-to."""
+    window = chromium.new_context(offline=True)
+    found = {}
+    for words in PAGES:
+        tab = window.new_page()
+        tab.goto((site / "index.html").as_uri())
+        tab.locator("input.md-search__input").focus()
+        tab.keyboard.type(words)
+        first = tab.locator(f".md-search-result__item a[href*='h={words.split()[0].lower()}']").first
+        first.wait_for()
+        tab.wait_for_timeout(1000)  # results of the last letter
+        first = tab.locator(".md-search-result__item a").first
+        found[words] = str(first.get_attribute("href")).rpartition("/")[2].partition(".html")[0]
+        tab.close()
+    window.close()
+    assert found == PAGES

@@ -13,7 +13,8 @@ def test_a_fault_has_its_place_and_its_tests(mutant: Mutant) -> None:
     text = (ROOT / "tl_ffblock" / mutant.file).read_text(encoding="utf-8")
     changed = mutated(text, mutant)
     assert changed != text
-    compile(changed, mutant.file, "exec")
+    if mutant.file.endswith(".py"):
+        compile(changed, mutant.file, "exec")
     paths = [name for name in mutant.tests if name.startswith("tests/")]
     assert paths and all((ROOT / Path(name.split("::")[0])).exists() for name in paths)
 

@@ -1,5 +1,7 @@
 """Figures of studies: what is written in them can be read."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.results.figures import Spread, layer_lines, layer_panels
+from tl_ffblock.views.figures import lines, scatter
 
 
 def test_a_long_title_of_a_panel_stays_in_the_picture() -> None:
@@ -89,3 +92,54 @@ def test_pictures_of_a_result_are_of_its_numbers() -> None:
     drawn = {line.get_label(): line.lines[0].get_ydata() for line in estimates.figure(by_layer=True).axes[0].containers}
     np.testing.assert_allclose(drawn["residual"], estimates.residual.sum(dim=1), rtol=1e-5)
     np.testing.assert_allclose(drawn["head"], estimates.heads.sum(dim=(1, 2)), rtol=1e-5)
+
+
+def clashes(figure: Any) -> list[str]:
+    """Texts that leave a figure or lie on each other; labels of a scatter plot's points and of nodes may."""
+    figure.canvas.draw()
+    renderer, whole = figure.canvas.get_renderer(), figure.bbox
+    drawn = [figure._suptitle, figure._supxlabel] if figure._supxlabel else [figure._suptitle]
+    for place in figure.axes:
+        axes = (place.xaxis, place.get_xlim(), 0), (place.yaxis, place.get_ylim(), 1)
+        ticks = [
+            t
+            for axis, ends, at in axes
+            for t in axis.get_ticklabels()
+            if min(ends) <= t.get_position()[at] <= max(ends)
+        ]
+        legend = [] if place.get_legend() is None else place.get_legend().get_texts()
+        drawn += [place.title, place.xaxis.label, place.yaxis.label, *legend, *(ticks if place.axison else [])]
+    shown = [text for text in drawn if text.get_text().strip() and text.get_visible()]
+    boxes = [(text.get_text(), text.get_window_extent(renderer).padded(-1)) for text in shown]
+    out = [
+        name
+        for name, box in boxes
+        if not (box.x0 >= -2 and box.x1 <= whole.x1 + 2 and box.y0 >= -2 and box.y1 <= whole.y1 + 2)
+    ]
+    pairs = [f"{a} on {b}" for i, (a, one) in enumerate(boxes) for b, two in boxes[i + 1 :] if one.overlaps(two)]
+    return out + pairs
+
+
+@pytest.mark.parametrize("width", [3.3, 6.8])
+def test_figures_are_readable_at_both_widths(width: float) -> None:
+    """At one column and at two no text leaves the figure or lies on another, and none is higher than half a page."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 24)
+    attribution = ffb.attribute(model, tokens, ffb.logit(7), of=("heads", "edges", "graph"))
+    maps, attention = ffb.contribution_maps(model, tokens), ffb.attention_maps(model, tokens)
+    long = "a title of many words that is longer than one column of a paper is wide, by far"
+    random = np.random.default_rng(0).normal(size=(30, 12))
+    drawn = {
+        "overview": attribution.figure(width=width),
+        "map": maps.figure(layer=0, scope="AtbLnFf", width=width),
+        "three maps": maps.figure(layer=0, scope="AtbLnFf", against="AtbLn", width=width),
+        "all heads": attention.figure(view="all", width=width),
+        "lines of a head": attention.figure(view="heads", width=width),
+        "graph": attribution.graph(0.9).figure(width=width),
+        "heat map": ffb.heat_map(random, title=long, caption=long * 3, width=width),
+        "lines": lines(dict.fromkeys(("residual", "heads", "feed-forward"), random[:, 0]), title=long, width=width),
+        "scatter": scatter(random[0], random[1], title=long, width=width),
+        "sums": attribution.figure(by_layer=True, width=width),
+    }
+    assert {name: found for name, figure in drawn.items() if (found := clashes(figure))} == {}
+    assert {name: figure.get_figwidth() for name, figure in drawn.items()} == dict.fromkeys(drawn, width)
+    assert max(figure.get_figheight() for figure in drawn.values()) <= 5

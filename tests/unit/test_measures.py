@@ -1,6 +1,7 @@
 """Measures that read maps, against numbers worked out by hand."""
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from tl_ffblock import amplification, contextualization_change
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.ranks import others_of, rank_change, shares, shares_of_others, spearman
 from tl_ffblock.results.tables import ScopeTable
 
 
@@ -34,26 +36,6 @@ def make(before: list[list[float]], after: list[list[float]], *, causal: bool = 
 def change(maps: Any, **options: Any) -> float:
     """The change between the two scopes."""
     return float(contextualization_change(maps, "Atb", "AtbLn", **options))
-
-
-@pytest.mark.parametrize(
-    ("after", "expected"),
-    [
-        ([[1.0, 2.0], [3.0, 4.0]], 0.0),
-        ([[10.0, 20.0], [30.0, 1e9]], 0.0),
-        ([[4.0, 3.0], [2.0, 1.0]], 2.0),
-        # ranks 1 3 2 4 against 1 2 3 4: sum of d^2 = 2, rho = 1 - 6 * 2 / (4 * 15) = 0.8
-        ([[1.0, 3.0], [2.0, 4.0]], 0.2),
-        # ranks 1.5 1.5 3 4 against 1 2 3 4: covariance 4.5, variances 4.5 and 5
-        ([[1.0, 1.0], [2.0, 3.0]], 1 - 4.5 / (4.5 * 5) ** 0.5),
-        # ranks 2 2 2 4: covariance 3, variances 3 and 5
-        ([[1.0, 1.0], [1.0, 3.0]], 1 - 3 / (3 * 5) ** 0.5),
-    ],
-    ids=["same", "same order", "reversed", "one swap", "two tied", "three tied"],
-)
-def test_change_is_one_minus_spearman(after: list[list[float]], expected: float) -> None:
-    """Ranks, tied values sharing the mean of their ranks, Pearson's correlation of those."""
-    assert change(make([[1.0, 2.0], [3.0, 4.0]], after)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_structural_zeros_count_only_when_asked() -> None:
@@ -85,22 +67,18 @@ def test_amplification_is_the_difference_of_normalised_maps(normalise: Any, axis
     torch.testing.assert_close(found, expected)
 
 
-def test_amplification_of_an_empty_column_is_finite() -> None:
-    """A token that gives nothing has share 0 everywhere."""
-    found = amplification(make([[0.0, 1.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 3.0]]), "Atb", "AtbLn")[0]
-    torch.testing.assert_close(found, torch.tensor([[0.0, -0.25], [0.0, 0.25]]))
-
-
 def test_change_agrees_with_scipy() -> None:
-    """On a random map with ties it is what scipy calls Spearman's rho."""
+    """One minus what scipy calls Spearman's rho: of the same order, the reverse, one swap, and maps with ties."""
     from scipy.stats import spearmanr
 
     def draw(seed: int) -> Tensor:
         return torch.randint(0, 12, (6, 6), generator=torch.Generator().manual_seed(seed)).float()
 
-    first, second = draw(0), draw(1)
-    expected = 1 - spearmanr(first.flatten(), second.flatten()).statistic
-    assert change(make(first.tolist(), second.tolist())) == pytest.approx(expected, abs=1e-12)
+    first = draw(0)
+    assert change(make(first.tolist(), (10 * first).tolist())) == pytest.approx(0, abs=1e-12)
+    for second in (draw(1), -first, first.roll(1), torch.arange(36.0).reshape(6, 6)):
+        expected = 1 - spearmanr(first.flatten(), second.flatten()).statistic
+        assert change(make(first.tolist(), second.tolist())) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("measure", [contextualization_change, amplification])
@@ -121,3 +99,43 @@ def test_what_cannot_be_normalised_or_ranked() -> None:
     with pytest.raises(InputError, match="1 of 2"):
         amplification(make([[1.0, 2.0]], [[1.0, 2.0]]), "Atb", "AtbLn")
     assert change(make([[1.0]], [[2.0]])) != change(make([[1.0]], [[2.0]]))
+
+
+def test_only_the_chosen_cells_are_ranked() -> None:
+    """A mask leaves out the cells that would turn the correlation round; arrays and tensors give the same."""
+    first, second = torch.tensor([[1.0, 9.0], [2.0, 3.0]]), torch.tensor([[10.0, 0.0], [20.0, 30.0]])
+    lower = torch.ones(2, 2).tril().bool()
+    assert spearman(first, second, lower) == pytest.approx(1, abs=1e-12)
+    assert spearman(first.numpy(), second.numpy(), lower.numpy()) == pytest.approx(1, abs=1e-12)
+    # ranks 1 4 2 3 and 2 1 3 4: sum of d^2 = 1 + 9 + 1 + 1 = 12, rho = 1 - 6 * 12 / (4 * 15) = -0.2
+    assert spearman(first, second) == pytest.approx(-0.2, abs=1e-12)
+    assert rank_change(first, second) == pytest.approx(1.2, abs=1e-12)
+
+
+def test_a_constant_has_no_correlation() -> None:
+    """Where all cells are equal there is no ranking: NaN, not zero, and no warning."""
+    assert math.isnan(spearman(torch.ones(3), torch.tensor([1.0, 2.0, 3.0])))
+    assert math.isnan(rank_change(torch.ones(1), torch.ones(1)))
+
+
+def test_half_precision_is_ranked_exactly() -> None:
+    """numpy knows no bfloat16; ranks need no more digits than the values have."""
+    values = torch.tensor([1.0, 3.0, 2.0], dtype=torch.bfloat16)
+    assert spearman(values, values.float()) == pytest.approx(1, abs=1e-12)
+
+
+def test_shares_sum_to_one_or_are_zero() -> None:
+    """Columns, or rows, sum to 1; one that is all zeros stays so, in every leading map."""
+    maps = torch.tensor([[[0.0, 1.0], [0.0, 3.0]], [[2.0, 0.0], [2.0, 1.0]]])
+    torch.testing.assert_close(shares(maps).sum(-2), torch.tensor([[0.0, 1], [1, 1]]))
+    torch.testing.assert_close(shares(maps, "row").sum(-1), torch.ones(2, 2))
+    torch.testing.assert_close(shares(maps)[0], torch.tensor([[0.0, 0.25], [0.0, 0.75]]))
+
+
+def test_a_row_is_shared_among_the_other_positions() -> None:
+    """Rows of positions 2 and 0: what each takes from itself is left out, and the rest sums to 1."""
+    maps = torch.tensor([[1.0, 3.0, 96.0], [90.0, 0.0, 0.0]])
+    others = others_of(torch.ones(2, 3).bool(), (2, 0))
+    assert others.tolist() == [[True, True, False], [False, True, True]]
+    expected = torch.tensor([[0.25, 0.75, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(shares_of_others(maps, others), expected)

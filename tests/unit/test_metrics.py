@@ -9,6 +9,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
+from tl_ffblock import errors
 from tl_ffblock.metrics import (
     CleanRun,
     Metric,
@@ -86,6 +87,16 @@ def test_a_difference_is_linear_and_has_a_gradient(logits: Tensor) -> None:
     torch.testing.assert_close((logits.grad * logits).sum((1, 2)), metric(logits))
     odds = probability(7)(logits).log() - probability(9)(logits).log()
     torch.testing.assert_close(logit_difference(7, 9)(logits), odds)
+
+
+def test_a_logit_over_the_mean_is_centred(logits: Tensor) -> None:
+    """What all tokens share cancels; the token "mean" is passed as its id."""
+    metric = logit(3, minus="mean")
+    assert torch.equal(metric(logits), logits[:, -1, 3] - logits[:, -1].mean(dim=-1))
+    torch.testing.assert_close(metric(logits + 5), metric(logits))
+    assert metric.name != logit(3).name
+    with pytest.raises(errors.InputError, match="no tokenizer has said"):
+        logit(3, minus=["mean"])(logits)
 
 
 def test_what_compares_with_the_clean_run_is_given_it(logits: Tensor) -> None:

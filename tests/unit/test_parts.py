@@ -47,14 +47,6 @@ def test_value_bias_only_moves_the_constant(make_record: Callable[..., Any]) -> 
     torch.testing.assert_close(to_token.bias, weights.b_o.expand_as(to_token.bias), **ALGEBRA)
 
 
-def test_a_source_nobody_attends_to_has_no_part(make_record: Callable[..., Any]) -> None:
-    """In a causal layer the part of a later token is exactly zero."""
-    tokens = attend(make_record(causal=True), value_bias="token").tokens
-    later = torch.ones(6, 6, dtype=torch.bool).triu(1)
-    assert (tokens[later] == 0).all()
-    assert (tokens[~later] != 0).all()
-
-
 def test_residual_belongs_to_the_own_token_only() -> None:
     """x_i is the part of source j = i (eq. 26-27), and rows may be any queries in any order."""
     queries = torch.tensor([4, 0, 2])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, ROADS_FLOAT32, ROADS_FLOAT64
 from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, HeadProducts, ProductKey, stacks
-from tl_ffblock.layer.fast.norms import contribution_norms, norms_of_stack, norms_of_vectors
+from tl_ffblock.layer.fast.vector_norms import contribution_norms, norms_of_stack, norms_of_vectors
 from tl_ffblock.layer.linear import decompose_record
 from tl_ffblock.layer.records import Settings
 
@@ -70,19 +70,6 @@ def test_cancelling_heads_cost_few_digits(make_record: Callable[..., Any]) -> No
     record.pattern[1] = record.pattern[0]
     fast, slow = (norms(record, Settings(), ("Attn",)) for norms in (contribution_norms, norms_of_vectors))
     _same_rows(fast.values["Attn"], slow.values["Attn"], CANCELLATION)
-
-
-@pytest.mark.parametrize("rows", [[5], [0, 3], [2, 3, 4, 5]], ids=str)
-def test_rows_of_a_record_are_rows_of_its_norms(make_record: Callable[..., Any], layer: dict, rows: list[int]) -> None:
-    """Fewer queries change no number of the others, in either implementation."""
-    record = make_record(**layer)
-    some = record.rows(torch.isin(record.queries, torch.tensor(rows)))
-    scopes = tuple(record.whole)
-    for norms in (contribution_norms, norms_of_vectors):
-        everything, few = norms(record, Settings(), scopes), norms(some, Settings(), scopes)
-        for scope in scopes:
-            torch.testing.assert_close(few.values[scope], everything.values[scope][rows], **ALGEBRA)
-            torch.testing.assert_close(few.bias[scope], everything.bias[scope][rows], **ALGEBRA)
 
 
 def test_exact_is_captum_at_fifty_steps_of_an_edited_layer(make_record: Callable[..., Any]) -> None:

@@ -8,22 +8,25 @@ neurons by kept tensors. Shares that do not sum to the target are refused.
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 import torch
 from einops import einsum
-from jaxtyping import Float, Integer, Shaped
+from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import Certificate, relative
 from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
-from tl_ffblock.attribution.targets import Cotangents, Target, cotangents, for_prompts
+from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts, positions_read
+from tl_ffblock.bridge.attention import by_rows_differs
+from tl_ffblock.bridge.gradient_cache import Kind
+from tl_ffblock.bridge.inputs import Batch
 from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.linearised import RuleName, Rules
-from tl_ffblock.bridge.runs import Hooks, Ids, Run, Texts, Tokens, open_run
-from tl_ffblock.bridge.tape import Kind
+from tl_ffblock.bridge.memory import Asked, fitted
+from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Ids, InputOptions, MaxMemory, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.traced import (
     Backward,
     Traced,
@@ -35,13 +38,15 @@ from tl_ffblock.bridge.traced import (
 )
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import several
+from tl_ffblock.layer.records import on_cpu
+from tl_ffblock.metrics import Metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Results
 from tl_ffblock.signatures import spelled_out
 
 One = TypeVar("One", bound=Attribution)
 Name = TypeVar("Name", bound=str)
-Part: TypeAlias = Literal["heads", "edges", "neurons", "mlps", "maps", "graph"]
+Part: TypeAlias = Literal["heads", "edges", "neurons", "mlps", "masking", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """What can be asked for beside tokens, positions, biases and the residual stream."""
 KEEPS: dict[Part, tuple[str, ...]] = {
@@ -49,6 +54,7 @@ KEEPS: dict[Part, tuple[str, ...]] = {
     "edges": ("z", "z_made", "value", "pattern"),
     "neurons": ("post",),
     "mlps": ("post", "mlp_out"),
+    "masking": ("z", "z_made", "value", "pattern"),
     "maps": ("residual",),
     "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
 }
@@ -64,20 +70,12 @@ class ForwardOptions(TypedDict, total=False):
     """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
 
-class AttributeOptions(ForwardOptions, total=False):
+class AttributeOptions(InputOptions, ForwardOptions, total=False):
     """How the model is run."""
-
-    attention_mask: Shaped[Tensor, "*batch pos"] | None
-    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
-    token_type_ids: Integer[Tensor, "*batch pos"] | None
-    """The segment of each token, for BERT."""
 
 
 USUAL: tuple[Part, ...] = ("heads", "edges", "neurons")
 """Parts that come with the backward pass."""
-
-DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
-"""The options where they are not given."""
 
 
 @overload
@@ -89,6 +87,7 @@ def attribute(
     rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Attribution: ...
@@ -101,6 +100,7 @@ def attribute(
     rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Results[Attribution]: ...
@@ -113,6 +113,7 @@ def attribute(
     rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
@@ -125,6 +126,7 @@ def attribute(
     rules: RuleName | Rules = "path",
     of: Sequence[Part] | Part = USUAL,
     checkpoint: bool | None = None,
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | Results[Attribution]:
@@ -150,15 +152,18 @@ def attribute(
             `Attribution.nonlinear`.
         rules: "path", "patching", "gradient", or `Rules` of your own.
         of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
-            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], and "maps", the layer maps of `contribution_maps` with a sign:
-            what every contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through each
-            layer per scope), and "graph", for `Attribution.graph`.
+            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], "masking" [pos], an estimate of what the target loses if no
+            other token attends to a token (`Attribution.masking`), and "maps", the layer maps of `contribution_maps` with a
+            sign: what every contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through
+            each layer per scope), and "graph", for `Attribution.graph`.
+        attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
+        token_type_ids: The segment of each token, for BERT.
         checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
             and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
             would see a tensor twice.
+        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model: fewer prompts run together, and layers
+            run twice where that is needed. Numbers move by rounding at most. None means what is free.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
-        attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
-        token_type_ids: The segment of each token, for BERT.
         fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`.
         rtol: Largest relative error accepted in the certificate.
 
@@ -170,49 +175,70 @@ def attribute(
         UnsupportedModelError: for models that are not decomposed.
         IdentityError: if the model is not read rightly.
         CompletenessError: if linearised modules miss the model's tensors, or shares the target where rules are complete.
+        OutOfMemoryError: if the call does not fit `max_memory`, before anything runs.
     """
     chosen, parts = Rules.of(rules), read_parts(of, PARTS)
     if "maps" in parts and not chosen.complete:
         raise InputError(
             f'of="maps" with rules={chosen.name!r}: layer maps are linear, so are only those of rules="path".'
         )
-    return attributed(Attribution, chosen, parts, model, prompts, target, checkpoint, progress, **options)
+    run = open_attribution_run(model, prompts, **options)
+    return attributed(Attribution, chosen, parts, run, target, checkpoint, progress, max_memory)
 
 
 def attributed(
     kind: type[One],
     rules: Rules,
     parts: tuple[Part, ...],
-    model: Any,
-    prompts: str | Texts | Ids | Tokens,
+    run: Run,
     target: Target,
     checkpoint: bool | None,
     progress: bool,
-    **options: Any,
+    max_memory: MaxMemory = None,
 ) -> One | Results[One]:
     """What `attribute` and `direct_logit_attribution` give under their rules: see `attribute`."""
-    run = open_attribution_run(model, prompts, **options)
+    run = replace(run, batches=tuple(batches_to_trace(run)))
+    run, checkpoint = fitted(run, Asked("attribute", frozenset(parts), checkpoint=checkpoint), max_memory)
     metric = for_prompts(target, len(run.sequences))
     difference = difference_of_logits(run.model, rules)
-    keeps = frozenset(name for part in parts for name in KEEPS[part])
     results: dict[int, One] = {}
     by_stream: dict[int, Tensor] = {}
-    batches = list(batches_to_trace(run))
-    with Progress(run.model.name, len(batches), "batches", shown=progress) as bar, with_gradients():
-        for batch in batches:
-            traced = trace(run, batch, rules, keeps, twice=layers_run_twice(run, batch, checkpoint))
-            begin = cotangents(run, traced, metric)
-            back = traced.backward(begin.tensor, begin.gradient)
-            for index, number in enumerate(batch.numbers):
-                shares = Shares(run, traced, back, begin, parts, index)
-                results[number] = shares.attribution(difference, kind)
-                if "maps" in parts:
-                    by_stream[number] = shares.by_stream()
+    with Progress(run.model.name, len(run.batches), "batches", shown=progress) as bar, with_gradients():
+        for batch in run.batches:
+            twice = layers_run_twice(run, batch, checkpoint)
+            for number, (one, streams) in _of_batch(kind, rules, parts, run, batch, metric, difference, twice).items():
+                results[number] = one
+                if streams is not None:
+                    by_stream[number] = streams
             bar.step()
     for number, maps in signed_maps(run, by_stream, run.settings.rtol).items() if "maps" in parts else ():
         named = {PREFIX + scope: cells for scope, cells in maps.items()}
         results[number] = replace(results[number], parts={**results[number].parts, **named})
     return results[0] if run.single else Results(results[number] for number in range(len(run.sequences)))
+
+
+def _of_batch(
+    kind: type[One],
+    rules: Rules,
+    parts: tuple[Part, ...],
+    run: Run,
+    batch: Batch,
+    metric: Metric | Direction,
+    difference: float,
+    twice: bool,
+) -> dict[int, tuple[One, Tensor | None]]:
+    """By number the results of a batch, with derivatives by stream for maps; its graph is forgotten before the next one runs."""
+    keeps = frozenset(name for part in parts for name in KEEPS[part])
+    last = positions_read(metric, batch) if twice else None
+    traced = trace(run, batch, rules, keeps, twice=twice, last=last, check=False)  # `cotangents` reads the logits
+    begin = cotangents(run, traced, metric)
+    back = traced.backward(begin.tensor, begin.gradient, read=begin.read)
+    differs = max(difference, by_rows_differs(run.model)) if traced.by_rows else difference
+    maps = "maps" in parts
+    return {
+        number: (shares.attribution(differs, kind), shares.by_stream() if maps else None)
+        for number, shares in zip(batch.numbers, Shares.of_batch(run, traced, back, begin, parts), strict=True)
+    }
 
 
 def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:
@@ -247,7 +273,10 @@ def read_parts(
 
 @dataclass(frozen=True)
 class Shares:
-    """What a backward pass says of the sequence number `index` of its batch; `of` are the parts that were asked for."""
+    """What a backward pass says of the sequence number `index` of its batch; `of` are the parts that were asked for.
+
+    `whole` are shares of the whole batch by part and layer, on the CPU.
+    """
 
     run: Run
     traced: Traced
@@ -255,6 +284,25 @@ class Shares:
     cotangents: Cotangents
     of: tuple[Part, ...]
     index: int = 0
+    whole: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    edge_errors: list[Float[Tensor, " two"]] = field(default_factory=list)
+    """By layer by how much edges miss the shares of their heads, and the largest sum of sizes."""
+
+    @classmethod
+    def of_batch(
+        cls, run: Run, traced: Traced, back: Backward, begin: Cotangents, of: tuple[Part, ...]
+    ) -> "list[Shares]":
+        """Of every sequence of a batch; what they hold is made on the model's device and comes to the CPU at once."""
+        made: dict[tuple[str, int], Tensor] = dict(cls(run, traced, back, begin, of).of_layers())
+        streams = {key: held for key, held in back.kept.items() if key[0] == "residual"}
+        tables = [*back.gates.values(), *made.values(), *streams.values(), begin.first_order]
+        there = iter(on_cpu([table.detach() for table in (*tables, *traced.cache.compared_tensors())]))
+        gates = {place: next(there) for place in back.gates}
+        whole, streams = ({key: next(there) for key in held} for held in (made, streams))
+        begin = replace(begin, first_order=next(there))
+        traced.cache.compared_on_cpu(there)
+        back = replace(back, gates=gates, kept={**back.kept, **streams})
+        return [cls(run, traced, back, begin, of, index, whole) for index in range(len(traced.batch.numbers))]
 
     def attribution(self, difference_of_logits: float, kind: type[One]) -> One:
         """The sequence's attribution, as an instance of its class.
@@ -264,12 +312,12 @@ class Shares:
         """
         run, begin = self.run, self.cotangents
         sums = {kind: self._by_position(kind) for kind in ("token", "position", "token type")}
-        streams = {place.layer: self._cut(gate) for place, gate in self.back.dials.items() if place.kind == "residual"}
+        streams = {place.layer: self._cut(gate) for place, gate in self.back.gates.items() if place.kind == "residual"}
         residual = torch.stack([streams[layer] for layer in range(run.model.n_layers + 1)])
-        if self.traced.tape.unseen_positions:
+        if self.traced.cache.unseen_positions:
             sums["position"] = residual[0] - sums["token"] - sums["token type"]
-        biases = {place: self._cut(gate) for place, gate in self.back.dials.items() if place.kind == "bias"}
-        edits = {place: float(self.back.dials[place][self.index].sum()) for place in self.traced.tape.edited}
+        biases = {place: self._cut(gate) for place, gate in self.back.gates.items() if place.kind == "bias"}
+        edits = {place: float(self.back.gates[place][self.index].sum()) for place in self.traced.cache.edited}
         result = kind(
             labels=run.sequences[self.traced.batch.numbers[self.index]].labels,
             target=begin.words[self.index],
@@ -300,15 +348,14 @@ class Shares:
         return torch.stack([self._cut(self.back.kept["residual", layer]) for layer in layers])
 
     def _certificate(self, result: Attribution, difference_of_logits: float) -> Certificate:
-        gaps, kept = self.traced.tape.gaps_of(self.index), self.traced.tape.kept
+        gaps = self.traced.cache.gaps_of(self.index)
         worst = max(gaps, key=gaps.__getitem__, default="")
-        as_made = [layer for layer in range(result.n_layers) if ("z_made", layer) not in kept]  # no hook sees z there
         return Certificate(
             logits=difference_of_logits,
             forms=gaps.get(worst, 0.0),
             worst_form=worst,
             layer_inputs=result.boundary_errors(self.cotangents.layer),
-            edges=_edge_error(result, as_made),
+            edges=float(relative(*torch.stack(self.edge_errors).amax(dim=0))) if self.edge_errors else 0.0,
             attributed=result.total() / result.value if result.value else math.nan,
             complete=self.traced.rules.complete,
             rtol=self.run.settings.rtol,
@@ -317,52 +364,109 @@ class Shares:
 
     def _cut(self, tensor: Float[Tensor, "batch pos ..."]) -> Float[Tensor, "real ..."]:
         """The sequence without padding, in the result's arithmetic."""
-        real = self.traced.batch.real(self.index)
-        own = tensor.detach()[self.index].to(self.run.settings.dtype)
-        return (own if real is None else own[real.to(own.device)]).cpu()
+        return self.traced.batch.own(self.index, tensor.detach()).to(self.run.settings.dtype).cpu()
 
     def _by_position(self, kind: Kind) -> Float[Tensor, " pos"]:
         """The shares of all gates of a kind; zero where there is none."""
-        gates = [gate for place, gate in self.back.dials.items() if place.kind == kind]
-        return self._cut(sum(gates, torch.zeros_like(next(iter(self.back.dials.values())))))
+        gates = [gate for place, gate in self.back.gates.items() if place.kind == kind]
+        return self._cut(sum(gates, torch.zeros_like(next(iter(self.back.gates.values())))))
 
     def _parts(self) -> Iterator[tuple[str, Tensor]]:
-        kept, layers = self.traced.tape.kept, range(self.run.model.n_layers)
-        for layer in layers if "neurons" in self.of else ():
-            if ("post", layer) in kept:
-                shares = kept["post", layer].detach() * self.back.kept["post", layer]
-                yield f"neurons.{layer}", self._cut(shares.reshape(*self.traced.tape.size, -1))
+        layers = range(self.run.model.n_layers)
+        for layer in layers:
+            if ("neurons", layer) in self.whole:
+                yield f"neurons.{layer}", self._cut(self.whole["neurons", layer])
         if "mlps" in self.of:
-            yield "mlps", torch.stack([self._written_by_feed_forward(layer) for layer in layers])
-        if {"heads", "edges", "graph"} & set(self.of):
-            of_layers = [(kept["z", layer].detach() * self.back.kept["z", layer]).sum(dim=-1) for layer in layers]
-            yield "heads", torch.stack([self._cut(shares).T for shares in of_layers])
-        if "edges" in self.of:
-            edges = self._edges(0)
-            table = edges.new_empty(len(layers), *edges.shape)  # one copy: edges grow with the square of the text
-            for layer in layers:
-                table[layer] = self._edges(layer) if layer else edges
-            yield "edges", table
+            yield "mlps", torch.stack([self._cut(self.whole["mlps", layer]) for layer in layers])
+        if ("heads", 0) in self.whole:
+            yield "heads", torch.stack([self._cut(self.whole["heads", layer]).T for layer in layers])
+        if {"edges", "masking"} & set(self.of):
+            yield from self._by_keys(layers).items()
         if "graph" in self.of:
             yield from self._flows(layers[: self.cotangents.layer])
 
-    def _written_by_feed_forward(self, layer: int) -> Float[Tensor, " pos"]:
-        """What all neurons write, without the output bias; of a mixture of experts with their biases; 0 without feed-forward."""
-        name = "post" if ("post", layer) in self.traced.tape.kept else "mlp_out"
-        if (name, layer) not in self.traced.tape.kept:
-            return self._cut(next(iter(self.back.dials.values()))) * 0
-        return torch.linalg.vecdot(*self._positions(name, layer))
+    def of_layers(self) -> Iterator[tuple[tuple[str, int], Float[Tensor, "batch ..."]]]:
+        """Shares of the whole batch, where the model is."""
+        kept, back, size = self.traced.cache.kept, self.back.kept, self.traced.cache.size
+        for layer in range(self.run.model.n_layers):
+            if "neurons" in self.of and ("post", layer) in kept:
+                shares = kept["post", layer].detach() * back["post", layer]
+                yield ("neurons", layer), shares.reshape(*size, -1)
+            if "mlps" in self.of:
+                yield ("mlps", layer), self._written_by_feed_forward(layer)
+            if {"heads", "edges", "graph"} & set(self.of):
+                yield ("heads", layer), (kept["z", layer].detach() * back["z", layer]).sum(dim=-1)
+            if {"edges", "masking"} & set(self.of):
+                yield from self._of_keys(layer)
 
-    def _edges(self, layer: int) -> Float[Tensor, "head query key"]:
-        """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that.
+    def _of_keys(self, layer: int) -> Iterator[tuple[tuple[str, int], Tensor]]:
+        """Edges of the whole batch, and of each sequence what masking loses, with the errors of edges that do not come to the CPU."""
+        edges, pattern = self._token_edges(layer)
+        if "edges" in self.of:
+            yield ("edges", layer), edges
+        for index in range(len(edges)) if "masking" in self.of else ():
+            of_prompt = replace(self, index=index)
+            own, weights = of_prompt.cells(edges), of_prompt.cells(pattern)
+            yield (f"masking.{index}", layer), lost_by_masking(weights, own, self.run.settings.rtol)
+            z, by_z = (held["z", layer].detach() for held in (self.traced.cache.kept, self.back.kept))
+            if "edges" not in self.of:
+                shares = self.traced.batch.own(index, (z * by_z).sum(dim=-1)).to(own)
+                yield (f"edge errors.{index}", layer), edge_errors(own, shares.T)
 
-        Of the last sequence in place of the layer's pattern, which is forgotten: both grow with the square of the text.
+    def cells(self, table: Float[Tensor, "batch head query key"]) -> Float[Tensor, "head query key"]:
+        """Those of the sequence, without padding."""
+        real, own = self.traced.batch.real(self.index), table[self.index]
+        if real is None:
+            return own
+        real = real.to(own.device)
+        return own[:, real][:, :, real]
+
+    def _by_keys(self, layers: range) -> dict[str, Tensor]:
+        """Of all layers "edges" [layer head query key] and "masking" [pos], as far as they were asked for; errors of edges are kept.
+
+        Of the last sequence the batch's edges are forgotten layer by layer: they grow with the square of the text.
         """
-        pattern, gradient, value = self._attention(layer)
-        edges = einsum(gradient, value, "query head e, key head e -> head query key").mul_(pattern)
-        if "graph" not in self.of and self.index + 1 == len(self.traced.batch.numbers):
-            del self.traced.tape.kept["pattern", layer]
-        return edges
+        found: dict[str, Tensor] = {}
+        take = self.whole.pop if self.index + 1 == len(self.traced.batch.numbers) else self.whole.__getitem__
+        for layer in layers:
+            as_made = ("z_made", layer) not in self.traced.cache.kept  # no hook of a user's sees z there
+            if "edges" in self.of:
+                edges = self.cells(take(("edges", layer)))
+                table = found.setdefault("edges", edges.new_empty(len(layers), *edges.shape))
+                table[layer] = edges
+                if as_made:
+                    self.edge_errors.append(edge_errors(edges, self._cut(self.whole["heads", layer]).T))
+            elif as_made:
+                self.edge_errors.append(self.whole[f"edge errors.{self.index}", layer])
+            if "masking" in self.of:
+                found["masking"] = found.get("masking", 0) + self.whole[f"masking.{self.index}", layer]
+        return found
+
+    def _written_by_feed_forward(self, layer: int) -> Float[Tensor, "batch pos"]:
+        """What all neurons write, without the output bias; of a mixture of experts with their biases; 0 without feed-forward."""
+        kept, dtype = self.traced.cache.kept, self.run.settings.dtype
+        name = "post" if ("post", layer) in kept else "mlp_out"
+        if (name, layer) not in kept:
+            return torch.zeros_like(next(iter(self.back.gates.values())))
+        held = (kept[name, layer].detach(), self.back.kept[name, layer])
+        return torch.linalg.vecdot(*(tensor.reshape(*self.traced.cache.size, -1).to(dtype) for tensor in held))
+
+    def _token_edges(self, layer: int) -> tuple[Tensor, Tensor]:
+        """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that; and the pattern.
+
+        Both [batch head query key]. The pattern is forgotten: both grow with the square of the text.
+        """
+        kept, dtype = self.traced.cache.kept, self.run.settings.dtype
+        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
+        # z has no axis of heads before its HookPoint converts it.
+        gradient = by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype)
+        value = kept["value", layer].detach().to(dtype)
+        value = value.repeat_interleave(gradient.shape[2] // value.shape[2], dim=2)
+        edges = einsum(gradient, value, "batch query head e, batch key head e -> batch head query key")
+        pattern = kept["pattern", layer].detach().to(edges)
+        if "graph" not in self.of:
+            del kept["pattern", layer]
+        return edges.mul_(pattern), pattern
 
     def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
         """What a graph of some layers is made of, by name.
@@ -403,12 +507,12 @@ class Shares:
         model = self.run.model
         serial = model.family.order not in ("parallel", "attn_only")
         own = {owner: torch.zeros_like(shifts) for owner in ("head", "mlp", "stream", *(["mid"] if serial else []))}
-        for place, gate in self.back.dials.items():
+        for place, gate in self.back.gates.items():
             if place.layer not in layers:
                 continue
             if place.kind == "bias":
                 own[model.layers[place.layer].owner_of_bias(place.name)][place.layer] += self._cut(gate)
-            elif place in self.traced.tape.edited and is_stream(place.name):
+            elif place in self.traced.cache.edited and is_stream(place.name):
                 own["stream"][place.layer] += self._cut(gate)
         for layer in layers if model.family.order == "parallel" else ():
             if model.layers[layer].norm_modules["ff_norm"] == model.layers[layer].norm_modules["attn_norm"]:
@@ -418,7 +522,7 @@ class Shares:
 
     def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
         """Pattern [head query key], the derivative by z [query head d_head] and values [key head d_head]."""
-        kept = self.traced.tape.kept
+        kept = self.traced.cache.kept
         gradient = self._cut(self.back.kept.get(("z_made", layer), self.back.kept["z", layer]))
         # z has no axis of heads before its HookPoint converts it.
         gradient = gradient.reshape(len(gradient), self.run.model.n_heads, -1)
@@ -430,16 +534,38 @@ class Shares:
 
     def _positions(self, name: str, layer: int) -> tuple[Float[Tensor, "pos d_model"], Float[Tensor, "pos d_model"]]:
         """A tensor of a layer and the derivative by it; experts have theirs without an axis of the batch."""
-        held = (self.traced.tape.kept[name, layer], self.back.kept[name, layer])
-        first, second = (self._cut(tensor.reshape(*self.traced.tape.size, -1)) for tensor in held)
+        held = (self.traced.cache.kept[name, layer], self.back.kept[name, layer])
+        first, second = (self._cut(tensor.reshape(*self.traced.cache.size, -1)) for tensor in held)
         return first, second
 
 
-def _edge_error(result: Attribution, as_made: list[int]) -> float:
-    """The largest miss of edges in layers whose z no hook of a user's sees."""
-    if "edges" not in result.parts or not as_made:
-        return 0.0
-    of_layers = [(result.parts["edges"][layer], result.parts["heads"][layer]) for layer in as_made]
-    misses = torch.stack([(edges.sum(dim=-1) - heads).abs().max() for edges, heads in of_layers])
-    sizes = torch.stack([torch.linalg.vector_norm(edges, ord=1, dim=-1).max() for edges, _ in of_layers])
-    return float(relative(misses.max(), sizes.max()))
+def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "head query"]) -> Float[Tensor, " two"]:
+    """By how much a layer's edges miss the shares of their heads, and the largest sum of their sizes."""
+    miss = (edges.sum(dim=-1) - shares).abs().max()
+    return torch.stack([miss, torch.linalg.vector_norm(edges, ord=1, dim=-1).max()])
+
+
+def lost_by_masking(
+    pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float
+) -> Float[Tensor, " key"]:
+    """What one layer's heads lose of a target if no other token attends to each key: see `Attribution.masking`.
+
+    Args:
+        pattern: Attention P.
+        edges: `P_ij <g_i, v_j>`.
+        rtol: What rows may miss 1 by; beyond it an attention sink has the remaining weight, which stays.
+    """
+    sink = 1 - pattern.sum(dim=-1, keepdim=True)
+    weights, kept = _without_each(pattern) + sink * (sink > rtol), _without_each(edges)
+    # A head that attends to the key alone loses all.
+    lost = edges.sum(dim=-1, keepdim=True) - torch.where(weights > 0, kept / weights, 0.0)
+    others = 1 - torch.eye(len(lost[0]), dtype=lost.dtype, device=lost.device)
+    return (lost * (pattern > 0) * others).sum(dim=(0, 1))
+
+
+def _without_each(values: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
+    """Sums over all other keys, from both sides: a difference from the whole sum would lose a saturated head's small weights."""
+    before = values.cumsum(dim=-1).roll(1, dims=-1)
+    after = values.flip(-1).cumsum(dim=-1).flip(-1).roll(-1, dims=-1)
+    before[..., 0] = after[..., -1] = 0.0
+    return before + after

@@ -3,24 +3,24 @@
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.average_shares import Places, at_positions, neurons_at, numbered
+from tl_ffblock.attribution.average_shares import Averages, Places, at_positions, averages, neurons_at, numbered
 from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
 from tl_ffblock.errors import InputError, ScopeKeyError
 from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribution_graph
 from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.heads import head_names
-from tl_ffblock.layer.positions import layer_number
+from tl_ffblock.layer.positions import NamedPositions, layer_number
 from tl_ffblock.layer.records import TOLERANCE
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
-from tl_ffblock.results.intervals import identity_of
+from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import Arithmetic, ScopeTable, alike, combined, weighed
 from tl_ffblock.results.token_maps import BETWEEN_TOKENS, TokenMaps
@@ -81,7 +81,7 @@ class Attribution(Result):
     """By HookPoint: the share of what callbacks of users added there."""
     edit_layers: Mapping[str, int]
     parts: Mapping[str, Tensor]
-    """What was asked for: "heads", "edges", "mlps", and "neurons.3" of layer 3."""
+    """What was asked for: "heads", "edges", "mlps", "masking", and "neurons.3" of layer 3."""
     model: str = "model"
     """Name of the model, for labels."""
     certificate: Certificate | None = None
@@ -161,6 +161,22 @@ class Attribution(Result):
             ScopeKeyError: if it was not asked for.
         """
         return self._part("edges", "edges")
+
+    @property
+    def masking(self) -> Float[Tensor, " pos"]:
+        """What the target loses if no other token attends to a token, estimated; each token on its own, so they do not sum up.
+
+            masking_j = sum over layers, heads and i != j of P_ij / (1 - P_ij) <g_i, v_j - z_i>
+
+        With the scores as they were, a head's output z_i = sum_j P_ij v_j falls by that change without key j; g_i is the target's
+        derivative by z_i, by the rules. Exact in a model of one layer of attention that is linear after it. Add
+        `Attribution.entering` of `rules="path"` to the masking of `rules="patching"` for an estimate that ranks tokens better,
+        and has no equation.
+
+        Raises:
+            ScopeKeyError: if it was not asked for.
+        """
+        return self._part("masking", "masking")
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
         """Share of what each neuron of a layer writes at each position; the output bias is one of `biases`.
@@ -298,7 +314,7 @@ class Attribution(Result):
         """At the embeddings, at every layer's input and at the end: what misses the target, over the sum of sizes.
 
         Args:
-            last: The layer from which the target is read; 0 behind it.
+            last: The layer from which the target is read; 0 after it.
         """
         layers = torch.tensor(self.bias_layers)
         biases = self.bias_shares.sum(dim=1)
@@ -329,14 +345,29 @@ class Attribution(Result):
         quantity = f"difference of {difference.quantity}"
         return dataclasses.replace(difference, target=target, quantity=quantity, certificate=None)
 
+    @overload
     @staticmethod
-    def mean(results: "Iterable[Attribution]") -> "Attribution":
+    def mean(results: "Iterable[Attribution]", positions: None = None) -> "Attribution": ...
+    @overload
+    @staticmethod
+    def mean(results: "Iterable[Attribution]", positions: NamedPositions) -> Averages: ...
+    @staticmethod
+    def mean(results: "Iterable[Attribution]", positions: NamedPositions | None = None) -> "Attribution | Averages":
         """The mean of results of equally many tokens, whose target says of how many; tokens that differ are "she|he".
 
+        Args:
+            results: One per prompt.
+            positions: Names of positions, as in `ffb.average_shares`, for prompts of any lengths: then the means are of what
+                flows, and what heads and feed-forwards write, at these, with 95 % intervals.
+
         Raises:
-            InputError: if there is none, or they do not describe the same shares.
+            InputError: if there is none, they do not describe the same shares, or a position does not exist.
         """
         several = alike(results, Attribution, "ffb.attribute")
+        if positions is not None:
+            kinds = {"heads": "head", "mlps": "mlp"}
+            asked = [kind for part, kind in kinds.items() if part in several[0].parts]
+            return averages(several, ("residual", *asked), positions, N_DRAWS, 0)
         n, target = len(several), several[0].target
         mean = combined(several, weighed((1 / n,) * n), "|", "average", _ARITHMETIC)
         if n > 1:
@@ -385,7 +416,7 @@ class Attribution(Result):
     def to_dataframe(self, of: Table = "summands", k: int | None = None) -> pd.DataFrame:
         """The terms of the target, or shares of heads, neurons or edges, largest first by size.
 
-        "summands" (kind, layer, position, name, value) has one row per position's token, position and token type, each bias,
+        `"summands"` (kind, layer, position, name, value) has one row per position's token, position and token type, each bias,
         each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. The others are
         what of it flows through the model's components, which overlap and do not sum to it: "heads" (layer, head, position,
         token, value) is what each head writes at each position, "neurons" (layer, neuron, position, token, value) likewise, and
@@ -393,7 +424,7 @@ class Attribution(Result):
         position, token, value) is what each feed-forward writes. Their shares of 0 have no row.
 
         Args:
-            of: "summands", "heads", "mlps", "neurons" or "edges".
+            of: `"summands"`, "heads", "mlps", "neurons" or "edges".
             k: How many rows, the largest by size; None means all.
 
         Raises:
@@ -461,6 +492,10 @@ class Attribution(Result):
             by_layer = self.mlps.sum(dim=-1)
             mlps = (f"L{layer}.mlp {significant(float(by_layer[layer]))}" for layer in largest(by_layer, 5).tolist())
             lines["feed-forwards"] = f"{'  '.join(mlps)}  (over all positions)"
+        if self.quantity == "logit" and self.value and (first := float(self.entering[0]) / self.value) > 0.4:
+            lines["note"] = (
+                f'{labels[0]!r} has {first:.0%} of this bare logit; minus="mean" subtracts what all tokens share'
+            )
         lines["checks"] = str(self.certificate or "no certificate: a difference or a mean").removeprefix("Checks: ")
         value = significant(self.value, 4, "-")
         return f"{self.target} = {value} of {self.model}, rules={self.rules!r}", lines

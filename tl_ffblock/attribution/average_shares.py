@@ -63,6 +63,8 @@ class AverageShares(Result):
     seed: int = 0
     tokens: Mapping[str, str] = field(default_factory=dict)
     """Which tokens are at each named position, different ones of the prompts joined; empty of sums over positions."""
+    targets: tuple[float, ...] = ()
+    """Each prompt's target, where it was attributed; empty of estimates."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -231,7 +233,8 @@ def average_shares(
         for name, numbers in named.items()
     }
     places = described[0][0] | ({"position": tuple(named)} if named else {})
-    return AverageShares(values, of, places, first.quantity, first.rules, first.model, n_draws, seed, labels)
+    targets = tuple(result.value for result in several) if hasattr(first, "value") else ()
+    return AverageShares(values, of, places, first.quantity, first.rules, first.model, n_draws, seed, labels, targets)
 
 
 def averages(

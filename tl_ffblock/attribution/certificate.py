@@ -14,7 +14,7 @@ from tl_ffblock.numerals import percent, scientific
 from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
-VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; what is left is rounding"
+VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; the remainder is rounding"
 """What is said in place of an order of tokens (`Attribution.vanishes`)."""
 
 

@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import DEFAULTS, ForwardOptions, open_attribution_run
+from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_run
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
 from tl_ffblock.bridge.inputs import is_single, refuse_pair, tokens_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
-from tl_ffblock.bridge.runs import Ids, Run, continued
-from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
+from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
+from tl_ffblock.bridge.traced import Backward, Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
@@ -63,11 +63,18 @@ class ContinuationAttribution(Result):
     edits: Float[Tensor, " target"]
     """Of what callbacks of users add."""
     errors: Float[Tensor, " target"]
-    """What shares, biases and edits miss of the first-order form, over the sum of sizes; 0 for `rules="path"`."""
+    """What misses the first-order form, over the sum of sizes, where most does: of shares, biases and edits, or of what flows at a
+    layer's input and enters later; 0 for `rules="path"`."""
     model: str = "model"
     """Name of the model, for labels."""
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
+    residual: Float[Tensor, "target boundary source"] | None = None
+    """Of each token, what reaches it through the residual stream at each layer's input, and at the end; None in older files."""
+    constants: Float[Tensor, "target entry"] | None = None
+    """Of biases and edits by where they enter: before the first layer, in each layer, after the last."""
+    heads: Float[Tensor, "target layer head"] | None = None
+    """Of what each head writes, summed over positions."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -199,8 +206,8 @@ def attribute_continuation(
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients():
-        traced = trace(run, run.batches[0], chosen, frozenset())
-        refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
+        traced = trace(run, run.batches[0], chosen, frozenset(("z",)))
+        refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
         warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation, stacklevel=4)
         result = _attributed(run, traced, n_prompt, reading)
     worst = int(result.errors.argmax())
@@ -228,29 +235,30 @@ def _attributed(run: Run, traced: Traced, n_prompt: int, reading: Reading) -> Co
     """Each token of the continuation, read at the position before it, some backward passes at a time."""
     rows = torch.split(torch.arange(len(run.sequences[0].tokens) - n_prompt), AT_ONCE)
     pieces = [_rows(run, traced, n_prompt, reading, numbers) for numbers in rows]
-    values, first_order, shares, biases, edits = (torch.cat(piece) for piece in zip(*pieces, strict=True))
-    sizes = shares.abs().sum(dim=1) + biases.abs() + edits.abs()
+    found = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
+    shares, residual, constants = found["shares"], found["residual"], found["constants"]
+    # What flows at each layer's input, the embeddings' first, and what enters from there on.
+    flowing = torch.cat([shares[:, None], residual], dim=1)
+    later = constants.flip(-1).cumsum(dim=-1).flip(-1)
+    sizes = flowing.abs().sum(dim=-1) + found["biases"].abs()[:, None] + found["edits"].abs()[:, None]
+    misses = (flowing.sum(dim=-1) + later - found["first_order"][:, None]).abs()
     sources = torch.arange(shares.shape[1]) < n_prompt + torch.arange(len(shares))[:, None]
     return ContinuationAttribution(
         labels=run.sequences[0].labels,
         n_prompt=n_prompt,
         reading=reading,
         rules=traced.rules.name,
-        values=values,
-        first_order=first_order,
-        shares=shares.where(sources, torch.nan),
-        biases=biases,
-        edits=edits,
-        errors=relative((shares.sum(dim=1) + biases + edits - first_order).abs(), sizes),
+        errors=relative(misses, sizes).amax(dim=1),
         model=run.model.name,
         fingerprint=run.model.fingerprint,
+        **found | {"shares": shares.where(sources, torch.nan)},
     )
 
 
 def _rows(
     run: Run, traced: Traced, n_prompt: int, reading: Reading, numbers: Int[Tensor, " row"]
-) -> tuple[Tensor, ...]:
-    """Values, first-order forms, shares [row pos], and the shares of biases and of edits, of some targets."""
+) -> dict[str, Float[Tensor, "row ..."]]:
+    """Of some targets the fields that have a row for each, the shares without gaps."""
     logits = traced.logits.detach()
     at, said = n_prompt - 1 + numbers, run.sequences[0].tokens[n_prompt + numbers].to(logits.device)
     read = logits[0, at]
@@ -260,15 +268,36 @@ def _rows(
         gradient, values = gradient - read.softmax(dim=-1), values - read.logsumexp(dim=-1)
     cotangents = logits.new_zeros(len(numbers), *logits.shape)
     cotangents[torch.arange(len(numbers)), 0, at] = gradient
-    gates = traced.backward(traced.logits, cotangents, again=True).dials
-    sums = dict.fromkeys(("token", "bias", "edit"), logits.new_zeros(len(numbers), logits.shape[1]))
+    back = traced.backward(traced.logits, cotangents, again=True)
+    layers = range(run.model.n_layers)
+    by_head = [(traced.cache.kept["z", layer].detach() * back.kept["z", layer]).sum(dim=(1, 2, -1)) for layer in layers]
+    found = {
+        "values": values,
+        "first_order": (gradient * read).sum(dim=1),
+        "heads": torch.stack(by_head, dim=1),
+        **_summed(run, traced, back),
+    }
+    return {name: numbers_of.to(run.settings.dtype).cpu() for name, numbers_of in found.items()}
+
+
+def _summed(run: Run, traced: Traced, back: Backward) -> dict[str, Float[Tensor, "row ..."]]:
+    """Shares of tokens, what flows in the residual stream, and biases and edits, in all and by where they enter."""
+    gates = {place: gate[:, 0] for place, gate in back.gates.items()}
+    first = next(iter(gates.values()))
+    n_rows, n_tokens = first.shape
+    tokens, residual = first.new_zeros(n_rows, n_tokens), first.new_zeros(n_rows, run.model.n_layers + 1, n_tokens)
+    constants = {kind: residual.new_zeros(n_rows, run.model.n_layers + 2) for kind in ("bias", "edit")}
     for place, gate in gates.items():
-        kind = "token" if place.kind in ("position", "token type") else place.kind
-        if kind in sums and (kind != "edit" or place in traced.tape.edited):
-            sums[kind] = sums[kind] + gate[:, 0]
-    if traced.tape.unseen_positions:
-        sums["token"] = next(
-            gate[:, 0] for place, gate in gates.items() if (place.kind, place.layer) == ("residual", 0)
-        )
-    found = (values, (gradient * read).sum(dim=1), sums["token"], sums["bias"].sum(dim=1), sums["edit"].sum(dim=1))
-    return tuple(numbers_of.to(run.settings.dtype).cpu() for numbers_of in found)
+        if place.kind == "residual":
+            residual[:, place.layer] = gate
+        elif place.kind == "bias" or place in traced.cache.edited:
+            constants[place.kind][:, place.layer + 1] += gate.sum(dim=1)
+        elif place.kind in ("token", "position", "token type"):
+            tokens += gate
+    return {
+        "shares": residual[:, 0] if traced.cache.unseen_positions else tokens,
+        "residual": residual,
+        "constants": constants["bias"] + constants["edit"],
+        "biases": constants["bias"].sum(dim=1),
+        "edits": constants["edit"].sum(dim=1),
+    }

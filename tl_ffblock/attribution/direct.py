@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution.attribute import (
-    DEFAULTS,
     AttributeOptions,
     Part,
     attributed,
@@ -27,14 +26,14 @@ from tl_ffblock.attribution.attribute import (
 )
 from tl_ffblock.attribution.attribution import Attribution, TermRow
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, values_of
+from tl_ffblock.bridge.callbacks import LastCallback
+from tl_ffblock.bridge.gradient_cache import GradientCache
 from tl_ffblock.bridge.inputs import Batch, forward, label
 from tl_ffblock.bridge.layers import BEFORE_GAIN
 from tl_ffblock.bridge.linearised import DIRECT
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import read_out
-from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
-from tl_ffblock.bridge.tape import Tape
-from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import IdentityError, InputError, ScopeKeyError
 from tl_ffblock.layer.positions import Positions, positions, whole_number
@@ -155,7 +154,8 @@ def direct_logit_attribution(
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     parts: tuple[Part, ...] = ("heads", "mlps", *read_parts(of, ("neurons",)))
-    return attributed(DirectLogitAttribution, DIRECT, parts, model, inputs, target, checkpoint, progress, **options)
+    run = open_attribution_run(model, inputs, **options)
+    return attributed(DirectLogitAttribution, DIRECT, parts, run, target, checkpoint, progress)
 
 
 @strict
@@ -284,11 +284,9 @@ def logit_lens(
             with run.hooks(), _kept(run.model, streams):
                 logits = forward(run.model, batch)
             for index, number in enumerate(batch.numbers):
-                real = batch.real(index)
-                cut = [each[index] if real is None else each[index][real] for each in (logits, *streams.values())]
-                alone = Batch(batch.sequence(index)[None], numbers=(number,))
-                own = Traced(run.model, DIRECT, alone, Tape((1, len(cut[0]))), cut[0][None])
-                rows = dict(zip(streams, cut[1:], strict=True))
+                alone, said = Batch(batch.sequence(index)[None], numbers=(number,)), batch.own(index, logits)
+                own = Traced(run.model, DIRECT, alone, GradientCache((1, len(said))), said[None])
+                rows = {row: batch.own(index, stream) for row, stream in streams.items()}
                 results[number] = _lens(run, own, rows, target, at, whole_number(k, "k", at_least=1))
                 bar.step()
     return cast("LogitLens | Results[LogitLens]", run.as_asked(results[number] for number in range(len(results))))
@@ -305,7 +303,7 @@ def _kept(model: Model, streams: dict[str, Tensor]) -> Iterator[None]:
             places[f"L{layer.number} after attention"] = between
     with ExitStack() as stack:
         for row, name in (places | {"output": model.output_name}).items():
-            stack.enter_context(Tap(model.hook_point(name), partial(streams.__setitem__, row)))
+            stack.enter_context(LastCallback(model.hook_point(name), partial(streams.__setitem__, row)))
         yield
 
 

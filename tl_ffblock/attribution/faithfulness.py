@@ -30,7 +30,7 @@ from tl_ffblock.bridge.inputs import RunSequence, special_ids
 from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief, did_you_mean
-from tl_ffblock.layer.positions import Positions, one_per_prompt, one_position, positions, whole_number
+from tl_ffblock.layer.positions import Positions, one_per_prompt, positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result
@@ -297,13 +297,9 @@ class _Prompt:
         self.removals = Removals(model, self.sequence.tokens, removal, layer)
         (output,) = self.removals.outputs(torch.zeros(1, length, dtype=torch.bool))
         if isinstance(target, Direction):
-            at, vector = one_position(target.at, length, "at"), target.vector.to(output)
-            self.read, derivative, self.quantity = (
-                lambda stream: stream[:, at] @ vector,
-                torch.zeros_like(output[0]),
-                self.words,
-            )
-            derivative[at] = vector
+            derivative, self.quantity = target.derivative(output[0]), self.words
+            read = derivative.any(dim=-1)
+            self.read = lambda stream: stream[:, read].flatten(1) @ derivative[read].flatten()
         else:
             metric = target.bound_to(model).of_prompt(CleanRun(number, self.sequence.tokens, output[0]))
             with with_gradients():

@@ -14,7 +14,7 @@ from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts
 from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.linearised import RULES
-from tl_ffblock.bridge.runs import Ids, Run, Tokens
+from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, UnsupportedModelError, brief
 from tl_ffblock.graphs.flow import Draft, FlowGraph, FlowNode, FlowVectors, LayerFlow, Pruning, read_vectors
@@ -31,8 +31,6 @@ FlowTargets: TypeAlias = str | SupportsIndex | Target | Sequence[str | SupportsI
 N_TOKENS = 5
 """Tokens that are read of a vector."""
 
-_DEFAULTS: dict[str, Any] = {"attention_mask": None, "token_type_ids": None, "fwd_hooks": (), "rtol": None}
-
 
 @dataclass(frozen=True)
 class Propagated:
@@ -46,7 +44,7 @@ class Propagated:
     token: int | None
 
 
-@spelled_out(AttributeOptions, _DEFAULTS)
+@spelled_out(AttributeOptions, DEFAULTS)
 def flow_graph(
     model: Any,
     text: str | Ids | Tokens,
@@ -70,7 +68,7 @@ def flow_graph(
         text: A text, or token ids [pos].
         layers: A layer or consecutive layers, negative ones from the end.
         position: The position whose stream is drawn, negative from the end.
-        target: A token, as text or id, whose logit at `position` is shared out; a metric such as
+        target: A token, as text or id, whose logit at `position` is attributed; a metric such as
             `ffb.logit(" Mary", minus=" John")`; an `ffb.direction`; or a list of these. None means the token that the model
             expects at `position`, and no target for an encoder that came without its head.
         pruning: How much is shown; `Pruning()` has the paper's numbers, `Pruning.off()` shows all.
@@ -99,7 +97,7 @@ def flow_graph(
 
 def _graph(run: Run, shared: list[Propagated], row: int, pruning: Pruning) -> FlowGraph:
     sizes = torch.tensor([abs(each.attribution.first_order) for each in shared], dtype=torch.float64)
-    draft, walk = _drawn(run, shared, Draft(row, run.sequences[0].labels, sizes), pruning)
+    draft, layers_error = _drawn(run, shared, Draft(row, run.sequences[0].labels, sizes), pruning)
     vectors = [torch.stack(of_nodes) for of_nodes in zip(*draft.vectors, strict=True)]
     readings = read_vectors(run.model, vectors[0], [each.token for each in shared], N_TOKENS)
     tokens = [None if each.token is None else label(run.model, torch.tensor([each.token]))[0] for each in shared]
@@ -118,12 +116,12 @@ def _graph(run: Run, shared: list[Propagated], row: int, pruning: Pruning) -> Fl
         weights=torch.tensor(shares, dtype=torch.float64),
         sizes=torch.tensor(edge_sizes, dtype=torch.float64),
         units=units,
-        certificate=_certificate(run, draft, shared, walk),
+        certificate=_certificate(run, draft, shared, layers_error),
         vectors=FlowVectors(*(tensor.cpu() for tensor in (*vectors, torch.stack(of_edges)))),
     )
 
 
-def _certificate(run: Run, draft: Draft, shared: list[Propagated], walk: float) -> GraphCertificate:
+def _certificate(run: Run, draft: Draft, shared: list[Propagated], layers_error: float) -> GraphCertificate:
     """How well the graph is what it says.
 
     Raises:
@@ -140,7 +138,7 @@ def _certificate(run: Run, draft: Draft, shared: list[Propagated], walk: float) 
     errors = {
         "sums": draft.errors[worst],
         "shares": float(torch.tensor([0.0, *draft.errors_of_shares, *misses], dtype=torch.float64).max()),
-        "walk": walk,
+        "layers": layers_error,
         "propagation": max(
             (max(c.forms, float(c.layer_inputs.max())) for c in certificates if c is not None), default=0.0
         ),
@@ -148,7 +146,7 @@ def _certificate(run: Run, draft: Draft, shared: list[Propagated], walk: float) 
     name, rtol = draft.nodes[worst].name, run.settings.rtol
     for what, error in (
         (f"what enters {name} misses it", errors["sums"]),
-        ("layers propagated backward miss the propagated derivative", errors["walk"]),
+        ("layers propagated backward miss the propagated derivative", errors["layers"]),
         ("shares of what enters a node miss its own", errors["shares"]),
     ):
         if not error <= rtol:
@@ -218,8 +216,8 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
         found = []
         for number, target in enumerate(asked):
             begin = cotangents(run, traced, for_prompts(target, 1))
-            back = traced.backward(begin.tensor, begin.gradient, again=number + 1 < len(asked))
-            shares = Shares(run, traced, back, begin, ())
+            back = traced.backward(begin.tensor, begin.gradient, again=number + 1 < len(asked), read=begin.read)
+            (shares,) = Shares.of_batch(run, traced, back, begin, ())
             token = _token_of(begin, traced, position, target)
             found.append(Propagated(shares.attribution(difference, Attribution), shares.by_stream(), token))
     return found
@@ -228,9 +226,7 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
 def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
     at = -1 if position == len(traced.batch.sequence(0)) - 1 else position
     if targets is None:
-        real = traced.batch.real(0)
-        row = position if real is None else int(real[position])
-        return [logit(int(traced.logits[0, row].argmax()), at=at)]
+        return [logit(int(traced.batch.own(0, traced.logits)[position].argmax()), at=at)]
     given: list[Any] = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
     if not given or any(isinstance(item, bool | float) for item in given):
         raise InputError(f"target={brief(targets)}: expected a token, a metric, a direction, or several of them.")
@@ -241,10 +237,7 @@ def _token_of(begin: Cotangents, traced: Traced, position: int, target: Target) 
     """The token whose logit raises the target most, at the position or else where it reads most."""
     if isinstance(target, Direction):
         return None
-    gradient = begin.gradient[0]
-    real = traced.batch.real(0)
-    row = position if real is None else int(real[position])
-    if not bool(gradient[row].any()):
-        row = int(gradient.abs().amax(dim=-1).argmax())
+    gradient = traced.batch.own(0, begin.gradient)
+    row = position if bool(gradient[position].any()) else int(gradient.abs().amax(dim=-1).argmax())
     token = int(gradient[row].argmax())
     return token if float(gradient[row, token]) > 0 else None

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import DEFAULTS, AttributeOptions, open_attribution_run, read_parts
+from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run, read_parts
 from tl_ffblock.attribution.average_shares import (
     BETWEEN,
     Averages,
@@ -26,13 +26,14 @@ from tl_ffblock.attribution.average_shares import (
     numbered,
 )
 from tl_ffblock.attribution.certificate import refuse_forms, relative
-from tl_ffblock.attribution.edges import KEEPS as OF_EDGES, Derivatives, EdgeSums
+from tl_ffblock.attribution.edge_attribution import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
 from tl_ffblock.bridge.inputs import is_single, refuse_no_prompt, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
+from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model, identify
-from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
+from tl_ffblock.bridge.runs import DEFAULTS, Ids, MaxMemory, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
@@ -63,10 +64,12 @@ _KEPT: dict[Kind, str] = {
     "k": "k",
     "v": "v",
 }
-"""The tensor of a tape by whose derivative each is estimated."""
+"""The tensor of a cache by whose derivative each is estimated."""
 _BY_HEAD = ("head", "q", "k", "v")
 AskedEdges: TypeAlias = bool | Literal["positions"]
 """Whether edges are estimated, and if so by position."""
+Receivers: TypeAlias = Literal["linear", "exact"]
+"""Whether the receiver of an edge is linearised, or evaluated with the sender's change in its input."""
 
 
 @strict
@@ -228,7 +231,7 @@ class PatchingEstimates(Result):
     def summary(self) -> tuple[str, Mapping[str, object]]:
         change, told = self.corrupted - self.clean, float(self.residual[0].sum())
         far = abs(told - change) > abs(change) / 2
-        hint = "; far off, and so early layers may be: give more steps" if far else ""
+        hint = "; too coarse for early layers: use more steps" if far else ""
         lines = {
             "text": shortened(self.labels),
             "embeddings": f"{significant(told)} of {significant(change)}{hint}",
@@ -257,6 +260,8 @@ def attribution_patching(
     of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
+    receivers: Receivers = "linear",
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates: ...
@@ -272,6 +277,8 @@ def attribution_patching(
     of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
+    receivers: Receivers = "linear",
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Results[PatchingEstimates]: ...
@@ -287,6 +294,8 @@ def attribution_patching(
     of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
+    receivers: Receivers = "linear",
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Any: ...
@@ -302,6 +311,8 @@ def attribution_patching(
     of: Sequence[Kind] | Kind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
+    receivers: Receivers = "linear",
+    max_memory: MaxMemory = None,
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates | Results[PatchingEstimates]:
@@ -329,6 +340,11 @@ def attribution_patching(
         edges: Whether edges are estimated, too, from every sender (embeddings, heads, feed-forwards) to every later receiver
             (query, key and value inputs of heads, feed-forwards, the target): edge attribution patching, with steps EAP-IG.
             Summed over positions, or with "positions" one number per position.
+        receivers: How the receiver of an edge responds to the sender's change: "linear" is its derivative by the rules; "exact"
+            evaluates the receiver itself, softmax, norm and activation included, and takes the rules for what follows it: right
+            where attention is saturated, for five more runs per sender. Edges into the target are measured then.
+        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model; more is refused before anything runs. None
+            means what is free.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
@@ -338,6 +354,7 @@ def attribution_patching(
     Raises:
         InputError: for input that cannot be used, pairs of different lengths among it.
         CompletenessError: if estimates of heads do not sum to that of attention, where both are made.
+        OutOfMemoryError: if a pair does not fit `max_memory`.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     chosen = Rules.of(rules)
@@ -345,21 +362,59 @@ def attribution_patching(
         raise InputError(
             f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
         )
-    kinds = _read_kinds(of, chosen)
-    estimates = partial(_estimates, chosen, whole_number(steps, "steps", at_least=1), kinds, maps, edges)
+    kinds, n_steps = _read_kinds(of, chosen), whole_number(steps, "steps", at_least=1)
+    if receivers == "exact":
+        _refuse_not_exact(edges, n_steps, options)
+    estimates = partial(_estimates, chosen, n_steps, kinds, maps, edges, receivers)
     known, (single, pairs) = identify(model), pairs_of(clean, corrupted)
+    opened = [_opened(known, pair, options, None if single else number) for number, pair in enumerate(pairs)]
+    _refuse_large(opened, maps, edges, receivers, max_memory)
     results = Results[PatchingEstimates]()
     with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
-        for number, pair in enumerate(pairs):
-            of_pair = options | {
-                name: rows[number]
-                for name, rows in options.items()
-                if isinstance(rows, Tensor) and rows.ndim == 2 and not single
-            }
-            runs = [open_attribution_run(known, prompt, **of_pair) for prompt in pair]
+        for number, runs in enumerate(opened):
             results.append(estimates(runs, target, number, len(pairs)))
             bar.step()
     return results[0] if single else results
+
+
+def _opened(model: Model, pair: Sequence[Any], options: Mapping[str, Any], number: int | None) -> list[Run]:
+    """The runs of a pair, which of tables [pair pos] takes its own row."""
+    of_pair = {
+        name: value[number] if number is not None and isinstance(value, Tensor) and value.ndim == 2 else value
+        for name, value in options.items()
+    }
+    return [open_attribution_run(model, prompt, **of_pair) for prompt in pair]
+
+
+def _refuse_large(
+    opened: Sequence[Sequence[Run]], maps: bool, edges: AskedEdges, receivers: Receivers, max_memory: MaxMemory
+) -> None:
+    """Refuse pairs that need more memory than there is, the results of all among it."""
+    other = {"maps": maps, "positions": edges == "positions", "exact": receivers == "exact"}
+    parts = frozenset(name for name, given in (other | {"edges": bool(edges)}).items() if given)
+    clean = [runs[0] for runs in opened]
+    whole = dataclasses.replace(
+        clean[0],
+        batches=tuple(
+            dataclasses.replace(batch, numbers=(number,)) for number, run in enumerate(clean) for batch in run.batches
+        ),
+        sequences=tuple(run.sequences[0] for run in clean),
+    )
+    fitted(whole, Asked("attribution_patching", parts), max_memory)
+
+
+def _refuse_not_exact(edges: AskedEdges, steps: int, options: Mapping[str, Any]) -> None:
+    """Receivers are evaluated in the clean run, at all positions together."""
+    if edges is not True:
+        raise InputError(
+            f"receivers='exact' with edges={edges!r}: expected edges=True, whose numbers are sums of positions."
+        )
+    if steps > 1:
+        raise InputError(
+            f"receivers='exact' with steps={steps}: receivers are evaluated in the clean run; use steps=1."
+        )
+    if options.get("fwd_hooks"):
+        raise InputError("receivers='exact' with fwd_hooks: receivers are evaluated without hooks of yours. Omit them.")
 
 
 def _read_kinds(of: Sequence[Kind] | Kind, rules: Rules) -> tuple[Kind, ...]:
@@ -384,6 +439,7 @@ def _estimates(
     kinds: tuple[Kind, ...],
     maps: bool,
     edges: AskedEdges,
+    receivers: Receivers,
     runs: list[Run],
     target: Target,
     number: int = 0,
@@ -399,25 +455,30 @@ def _estimates(
         metric = bound_to_run(runs[0], traced[0], target, number, of)
         ends = [values_of(run, of_run, metric) for run, of_run in zip(runs, traced, strict=True)]
         sums = EdgeSums(runs[0], *traced, by_position=edges == "positions") if edges else None
-        derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums)
+        derivatives = _mean_derivatives(runs[0], traced, metric, steps, sums, receivers)
         products = _products(runs[0], traced, derivatives, kinds)
     labels = tuple(joined(pair, "→") for pair in zip(*(run.sequences[0].labels for run in runs), strict=True))
-    words, model = ends[0][1][0], runs[0].model
     by_stream = {layer: by[0].detach() for (name, layer), by in derivatives.items() if name == "residual"}
+    attributed = GraphTarget(ends[0][1][0], float(ends[0][0][0]), quantity=_quantity(runs[0].model, metric))
     return PatchingEstimates(
         labels=labels,
-        target=words,
-        quantity=metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name,
+        target=attributed.name,
+        quantity=attributed.quantity,
         rules=rules.name,
-        clean=float(ends[0][0][0]),
+        clean=attributed.value,
         corrupted=float(ends[1][0][0]),
         **_summed(runs[0], products, kinds),
-        model=model.name,
-        fingerprint=model.fingerprint,
+        model=runs[0].model.name,
+        fingerprint=runs[0].model.fingerprint,
         steps=steps,
-        edge_estimates=None if sums is None else sums.labelled(labels, GraphTarget(words, float(ends[0][0][0]))),
+        edge_estimates=None if sums is None else sums.labelled(labels, attributed),
         cells=estimated_cells(runs[0], runs[1], by_stream) if maps else {},
     )
+
+
+def _quantity(model: Model, metric: Metric | Direction) -> str:
+    """What kind of number a target is: "logit difference"."""
+    return metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name
 
 
 def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
@@ -458,12 +519,12 @@ def _refuse_other_inputs(runs: list[Run]) -> None:
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:
     """A forward pass of one prompt, whose linearised modules give the model's own tensors."""
     traced = trace(run, run.batches[0], rules, keeps)
-    refuse_forms(traced.tape.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
+    refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
     return traced
 
 
 def _mean_derivatives(
-    run: Run, traced: list[Traced], target: Metric | Direction, steps: int, sums: EdgeSums | None
+    run: Run, traced: list[Traced], target: Metric | Direction, steps: int, sums: EdgeSums | None, receivers: Receivers
 ) -> dict[tuple[str, int], Float[Tensor, "..."]]:
     """The target's derivatives by every kept tensor, their mean over integration steps from the clean prompt to the corrupted one."""
     total: dict[tuple[str, int], Tensor] = {}
@@ -474,6 +535,8 @@ def _mean_derivatives(
             sums.add(of_step, derivatives, begin.layer, weight)
         for key, derivative in derivatives.items():
             total[key] = total.get(key, torch.zeros_like(derivative)) + weight * derivative
+    if sums is not None and receivers == "exact":
+        sums.make_exact(total, target)
     return total
 
 
@@ -482,14 +545,14 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
     if steps == 1:
         yield traced[0], 1.0
         return
-    clean, corrupted = (of_run.tape.embedded for of_run in traced)
+    clean, corrupted = (of_run.cache.embedded for of_run in traced)
     assert clean is not None and corrupted is not None, "every forward pass embeds its tokens"
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
         between = torch.lerp(clean, corrupted, float(node))
         hook = (token_embedding_name(run.model), lambda tensor, hook, between=between: tensor * 0 + between)
         there = dataclasses.replace(run, fwd_hooks=(*run.fwd_hooks, hook))
-        yield _traced(there, traced[0].rules, traced[0].tape.keeps), float(weight)
+        yield _traced(there, traced[0].rules, traced[0].cache.keeps), float(weight)
 
 
 def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
@@ -509,12 +572,12 @@ def _products(
     Raises:
         CompletenessError: if those of heads do not sum to that of attention, where both are estimated and no hook edits.
     """
-    change = {key: traced[1].tape.kept[key].detach() - traced[0].tape.kept[key].detach() for key in derivatives}
+    change = {key: traced[1].cache.kept[key].detach() - traced[0].cache.kept[key].detach() for key in derivatives}
     for layer in range(run.model.n_layers if "residual_mid" in kinds else 0):
         # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
         change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
     products = {key: change[key] * derivatives[key] for key in derivatives}
-    if "attention" in kinds and not traced[0].tape.edited | traced[1].tape.edited:
+    if "attention" in kinds and not traced[0].cache.edited | traced[1].cache.edited:
         _refuse_other_sums(run, products)
     return products
 

@@ -49,7 +49,7 @@ def signed_maps(
         cells = {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
         if of_stream[record.layer + 1].any():  # else the target reads the stream before
             _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
-            if not record.edited:  # an edit of values adds what is no token's
+            if not record.edited:  # an edit of values adds what belongs to no token
                 of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
                 _refuse_other_cells(run, record.layer, cells[scopes[-1]], of_tokens.cpu(), rtol)
         return cells

@@ -1,19 +1,22 @@
 """What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
 
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex, TypeAlias, cast
+from typing import Literal, SupportsIndex, TypeAlias, cast
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import first_tokens, quoted
+from tl_ffblock.bridge.inputs import Batch, first_tokens, quoted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError, MissingSpaceWarning
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
+from tl_ffblock.layer.records import on_cpu
 from tl_ffblock.metrics import AnswerMetric, CleanRun, KLDivergence, LogitFunction, Metric, as_metric, logit
 from tl_ffblock.numerals import significant
 from tl_ffblock.signatures import strict, whole
@@ -22,12 +25,12 @@ from tl_ffblock.signatures import strict, whole
 @strict
 @dataclass(frozen=True)
 class Direction:
-    """The residual stream at one position, projected on a vector: `<vector, x_at>`."""
+    """The residual stream at one position, or its mean over positions, projected on a vector: `<vector, x_at>`."""
 
     vector: Float[Tensor, " d_model"]
     layer: int
     """The layer whose input is read; the number of layers means the last one's output, as does -1."""
-    at: int = -1
+    at: int | Literal["mean"] = -1
 
     def place_in(self, model: Model) -> tuple[int, str]:
         """The layer at whose input it is read, as a number from 0, and what it is called.
@@ -36,10 +39,23 @@ class Direction:
             LayerError: if there is no such layer.
         """
         layer = layer_number(self.layer, model.n_layers + 1, f"in {model.name}, whose last one's output is the last")
-        return (
-            layer,
-            f"direction {'behind the last layer' if layer == model.n_layers else f'at the input of layer {layer}'}",
-        )
+        place = "after the last layer" if layer == model.n_layers else f"at the input of layer {layer}"
+        return layer, f"direction {place}{', mean over positions' if self.at == 'mean' else ''}"
+
+    def derivative(self, stream: Float[Tensor, "pos d_model"]) -> Float[Tensor, "pos d_model"]:
+        """Its derivative by one prompt's residual stream, whose product with that stream it is.
+
+        Raises:
+            InputError: if the stream is of another width, or has no such position.
+        """
+        if len(self.vector) != stream.shape[-1]:
+            raise InputError(f"the direction has {len(self.vector)} numbers, the residual stream {stream.shape[-1]}.")
+        weights = torch.zeros_like(stream[:, :1])
+        if self.at == "mean":
+            weights += 1 / len(stream)
+        else:
+            weights[one_position(self.at, len(stream), "at")] = 1
+        return weights * self.vector.to(stream)
 
 
 _NO_DIVERGENCE = 1e-9
@@ -53,13 +69,16 @@ text or id, whose logit at the last position is read."""
 
 
 @strict
-def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex = -1) -> Direction:
+def direction(
+    vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex | Literal["mean"] = -1
+) -> Direction:
     """A target that reads the residual stream: what a head's query, a probe or a sparse autoencoder's latent reads.
 
     Args:
         vector: What the residual stream is projected on.
         layer: The layer whose input is read; -1 is the last layer's output.
-        at: Position to read, negative ones from the end.
+        at: Position to read, negative ones from the end; "mean" reads the mean over all positions, special tokens included, as
+            sentence encoders pool them: with another sentence's embedding as the vector, the similarity of the two.
 
     Raises:
         InputError: if the vector is none, is zero, or holds NaN or infinity.
@@ -70,7 +89,10 @@ def direction(vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: Su
         raise InputError("vector holds NaN or infinity.")
     if not bool(vector.any()):
         raise InputError("vector is zero: it has no direction, and its target would be 0 whatever the model does.")
-    return Direction(vector.detach(), whole_number(layer, "layer"), whole_number(at, "at"))
+    if isinstance(at, str) and at != "mean":
+        raise InputError(f'at={at!r}: expected a position, or "mean" for the mean over all positions.')
+    read: int | Literal["mean"] = "mean" if isinstance(at, str) else whole_number(at, "at")
+    return Direction(vector.detach(), whole_number(layer, "layer"), read)
 
 
 @dataclass(frozen=True)
@@ -89,10 +111,12 @@ class Cotangents:
     gradient: Tensor
     values: Float[Tensor, " batch"]
     first_order: Float[Tensor, " batch"]
+    read: Bool[Tensor, "batch pos"] | None = None
+    """Where derivatives by logits are not zero, on the CPU."""
 
 
-def for_prompts(target: Target, number: int) -> Metric | Direction:
-    """A target of so many prompts.
+def for_prompts(target: Target, number: int, name: str = "target") -> Metric | Direction:
+    """A target of so many prompts; `name` is what the caller's argument is called, for the error.
 
     Raises:
         InputError: if it is none, or has answers for another number of prompts.
@@ -100,7 +124,16 @@ def for_prompts(target: Target, number: int) -> Metric | Direction:
     if isinstance(target, Direction):
         return target
     token = isinstance(target, str) or whole(target) is not None
-    return (logit(cast("str", target)) if token else as_metric(cast("Metric", target), "target")).for_prompts(number)
+    return (logit(cast("str", target)) if token else as_metric(cast("Metric", target), name)).for_prompts(number)
+
+
+def positions_read(target: Metric | Direction, batch: Batch) -> int | None:
+    """How many positions, from the end, a target reads logits of; None where that is not known, or a batch has padding."""
+    if batch.mask is not None or batch.lengths:
+        return None
+    if isinstance(target, Direction):
+        return 1
+    return -target.at if isinstance(target, AnswerMetric) and target.at < 0 else None
 
 
 def of_logits(target: Target, model: Model, number: int) -> Metric:
@@ -136,7 +169,7 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
         of: Prompts in that list.
 
     Raises:
-        InputError: if it is no target, or has answers for another number of prompts.
+        InputError: if it is not a target, or has answers for another number of prompts.
         UntrainedHeadError: for logits of an encoder whose head was never trained.
     """
     metric = for_prompts(target, of)
@@ -167,16 +200,28 @@ def values_of(
     if isinstance(target, Direction):
         known = _of_direction(run, traced, target)
         return known.values, known.words
+    values, words = _evaluated(run, traced, target, traced.logits.detach() if logits is None else logits)
+    _refuse_infinite(values.detach().tolist(), target.bound_to(run.model).name)
+    return values, words
+
+
+def _evaluated(
+    run: Run, traced: Traced, target: Metric, logits: Float[Tensor, "batch pos d_vocab"]
+) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
     metric, values, words = target.bound_to(run.model), [], []
     for index, number in enumerate(traced.batch.numbers):
-        own = _without_padding(traced, index, traced.logits.detach() if logits is None else logits)
+        own = traced.batch.own(index, logits)
         with torch.enable_grad():
             of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
             values.append(of_prompt(own[None]).reshape(()))
-        if not bool(values[-1].isfinite()):
-            raise InputError(f"target {metric.name} is {float(values[-1].detach())}: expected a finite number.")
         words.append(words_of(run.model, of_prompt))
     return torch.stack(values), tuple(words)
+
+
+def _refuse_infinite(values: Sequence[float], name: str) -> None:
+    for value in values:
+        if not math.isfinite(value):
+            raise InputError(f"target {name} is {value}: expected a finite number.")
 
 
 def gradient_of(
@@ -187,6 +232,14 @@ def gradient_of(
     Raises:
         InputError: if there is none, or one is zero or not finite.
     """
+    gradient, sizes = _derivatives(values, logits, name)
+    _refuse_no_gradient(sizes, name)
+    return gradient, sizes
+
+
+def _derivatives(
+    values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
+) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
     gradient = torch.autograd.grad(values.sum(), logits, allow_unused=True)[0] if values.requires_grad else None
     if gradient is None:
         raise InputError(
@@ -194,13 +247,15 @@ def gradient_of(
             ".detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
         )
     wide = torch.promote_types(gradient.dtype, torch.float32)
-    sizes = torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
+    return gradient, torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
+
+
+def _refuse_no_gradient(sizes: Float[Tensor, "batch pos"], name: str) -> None:
     if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
         raise InputError(
             f"target {name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to attribute. "
             "Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
         )
-    return gradient, sizes
 
 
 def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangents:
@@ -215,38 +270,36 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
         MissingSpaceWarning: of a word that is not expected, while it is with a space before it.
     """
     if isinstance(target, Direction):
+        traced.refuse_nan(float(traced.sum_of_logits()))
         return _of_direction(run, traced, target)
     run.model.refuse_untrained_head()
     logits = traced.logits.detach().requires_grad_()
-    values, words = values_of(run, traced, target, logits)
-    if isinstance(target, KLDivergence) and bool((values.detach() < _NO_DIVERGENCE).any()):
+    values, words = _evaluated(run, traced, target, logits)
+    gradient, sizes = _derivatives(values, logits, target.name)
+    # What has to be known of logits, values and derivatives is read at once.
+    total, on_host, sizes = on_cpu([each.detach().double() for each in (traced.sum_of_logits(), values, sizes)])
+    traced.refuse_nan(float(total))
+    _refuse_infinite(on_host.tolist(), target.bound_to(run.model).name)
+    if isinstance(target, KLDivergence) and bool((on_host < _NO_DIVERGENCE).any()):
         raise InputError(
             "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
             "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
         )
-    gradient, sizes = gradient_of(values, logits, target.name)
-    read = sizes.any(dim=0)
-    first_order = (gradient[:, read] * logits.detach()[:, read]).flatten(1).sum(dim=1)
+    _refuse_no_gradient(sizes, target.name)
+    at = sizes.any(dim=0).nonzero()[:, 0].to(gradient.device, non_blocking=True)
+    first_order = (gradient[:, at] * logits.detach()[:, at]).flatten(1).sum(dim=1)
     _warn_of_missing_spaces(run.model, traced, target)
-    return Cotangents(target.name, words, run.model.n_layers, traced.logits, gradient, values.detach(), first_order)
-
-
-def _without_padding(traced: Traced, index: int, tensor: Shaped[Tensor, "batch pos d"]) -> Shaped[Tensor, "real d"]:
-    real = traced.batch.real(index)
-    return tensor[index] if real is None else tensor[index][real.to(tensor.device)]
+    layer, read = run.model.n_layers, sizes != 0
+    return Cotangents(target.name, words, layer, traced.logits, gradient, on_host, first_order, read)
 
 
 def _of_direction(run: Run, traced: Traced, target: Direction) -> Cotangents:
     layer, name = target.place_in(run.model)
-    stream = traced.tape.kept["residual", layer]
-    if len(target.vector) != stream.shape[-1]:
-        raise InputError(
-            f"the direction has {len(target.vector)} numbers, the residual stream of {run.model.name} {stream.shape[-1]}."
-        )
+    stream = traced.cache.kept["residual", layer]
     gradient = torch.zeros_like(stream)
-    for index in range(len(stream)):
-        places = _without_padding(traced, index, torch.arange(stream.shape[1]).expand(stream.shape[:2])[..., None])
-        gradient[index, places[one_position(target.at, len(places), "at"), 0]] = target.vector.to(stream)
+    for index, of_prompt in enumerate(stream.detach()):
+        places = traced.batch.own(index, torch.arange(stream.shape[1]).expand(stream.shape[:2]))
+        gradient[index, places] = target.derivative(of_prompt[places])
     values = (gradient * stream.detach()).flatten(1).sum(dim=1)
     return Cotangents(name, (name,) * len(stream), layer, stream, gradient, values, values)
 
@@ -259,7 +312,7 @@ def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> Non
     if not isinstance(target, AnswerMetric):
         return
     for index, number in enumerate(traced.batch.numbers):
-        own = _without_padding(traced, index, traced.logits.detach())
+        own = traced.batch.own(index, traced.logits.detach())
         row = own[one_position(target.at, len(own), "at")]
         for answers in (
             side.of_prompt(number).prompts[0] for side in (target.answers, target.minus) if side is not None
@@ -280,13 +333,12 @@ def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: ob
     if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(model, word, f" {word}")) is None:
         return False
     given, spaced = first
-    ranks = [1 + int((row > row[token]).sum()) for token in (given, spaced)]
+    logits = row[given], row[spaced]
+    *said_logits, first_rank, second_rank = torch.stack([*logits, *((row > one).sum() for one in logits)]).tolist()
+    ranks = [1 + int(first_rank), 1 + int(second_rank)]
     if ranks[1] > _EXPECTED or ranks[0] <= _EXPECTED:
         return False
-    seen = [
-        f"(logit {significant(float(row[token]))}, rank {rank})"
-        for token, rank in zip((given, spaced), ranks, strict=True)
-    ]
+    seen = [f"(logit {significant(value)}, rank {rank})" for value, rank in zip(said_logits, ranks, strict=True)]
     said = (
         f"target {word!r}: the model does not expect its first token here {seen[0]}, but the one with a space before it, "
         f"{f' {word}'!r} {seen[1]}. They are two tokens: was a space forgotten?"

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from tl_ffblock.bridge.callbacks import LastCallback
+from tl_ffblock.bridge.edited import attends_inside
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
@@ -21,7 +23,6 @@ from tl_ffblock.bridge.records import (
     select_rows,
 )
 from tl_ffblock.bridge.selfcheck import identities, probe
-from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import CaptureError, InputError, brief
 from tl_ffblock.layer.positions import spans
 from tl_ffblock.layer.records import LayerRecord, Settings
@@ -141,21 +142,17 @@ def _cached(model: Model, cached: Mapping[str, Tensor], name: str) -> Tensor | N
 
 def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: int, sites: Mapping[str, Tensor]) -> None:
     """Where the pattern's HookPoint fires after attention, a cache may hold an edited pattern that had no effect."""
-    names = [name for name in cached if name.startswith(f"blocks.{layer}.attn.")]  # as they fired
-    pattern_name = f"blocks.{layer}.attn.hook_pattern"
-    z_name = next(
-        (f"blocks.{layer}.attn.{z}" for z in ("hook_z", "o.hook_in") if f"blocks.{layer}.attn.{z}" in names), None
-    )
-    if z_name is None or pattern_name not in names or names.index(pattern_name) < names.index(z_name):
+    names, pattern, value = model.layers[layer], sites["pattern"], sites["value"]
+    made = _cached(model, cached, names.values_name)
+    if made is None or not attends_inside(model):
         return
-    pattern, value = sites["pattern"], sites["value"]
     value = value.repeat_interleave(pattern.shape[1] // value.shape[2], dim=2)
     z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
-    if not torch.allclose(z, cached[z_name].reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
+    if not torch.allclose(z, made.reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
         raise InputError(
-            f"cache: {pattern_name} is not the pattern that made {z_name}. {model.name} ({model.family.name}) computes "
-            "attention before hook_pattern fires, so an edit of it has no effect on the run; or z was edited. Leave cache "
-            "out and give the hooks as fwd_hooks: then the pattern that was used is known."
+            f"cache: {names.sites['pattern']} is not the pattern that made {names.values_name}. {model.name} "
+            f"({model.family.name}) computes attention before hook_pattern fires, so an edit of it has no effect on the run; or "
+            "z was edited. Leave cache out and give the hooks as fwd_hooks: then the pattern that was used is known."
         )
 
 
@@ -251,7 +248,7 @@ def _passing(model: Model, batch: Batch, name: str) -> Tensor:
         reached.append(tensor)
         raise NothingMoreToRead
 
-    with model.hooks_disabled(), Tap(model.hook_point(name), stop), suppress(NothingMoreToRead):
+    with model.hooks_disabled(), LastCallback(model.hook_point(name), stop), suppress(NothingMoreToRead):
         forward(model, batch)
     if not reached:
         raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")

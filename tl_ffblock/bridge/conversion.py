@@ -29,6 +29,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from tl_ffblock.files import write_atomically
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -52,7 +54,7 @@ def converted(file: Path, name: str) -> "Path | tuple[PreTrainedModel, PreTraine
 
 
 def kept(file: Path, name: str) -> Path | None:
-    """The folder that was made of a GGUF file, its files held against their digests; None if it has to be made."""
+    """The folder that was made of a GGUF file, its files compared with their digests; None if it has to be made."""
     with suppress(OSError):
         folder = _place(file, name)
         if is_whole(folder):
@@ -168,7 +170,7 @@ def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folde
     # safetensors lets only the owner read: a cache may be shared.
     (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
     record = {path.name: _digest(path) for path in sorted(folder.iterdir())}
-    (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+    write_atomically(folder / RECORD, json.dumps(record, indent=1).encode())
 
 
 def _unfinished(caches: Path) -> tempfile.TemporaryDirectory[str]:

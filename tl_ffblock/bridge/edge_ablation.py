@@ -20,7 +20,7 @@ feed-forwards read the corrupted run alone, what they write are the corrupted ru
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -29,15 +29,13 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.edited import RUN_BYTES, logits_under
 from tl_ffblock.bridge.layers import BoundLayer, QueryKeyWeights
 from tl_ffblock.bridge.linears import matrix
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
 from tl_ffblock.layer.records import AttentionWeights, Norm
-
-_BATCH_BYTES = {"cpu": 2**28, "cuda": 2**32}
-"""What the outputs of senders of the runs of a batch may occupy, by device."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,8 +166,74 @@ class EdgeAblation:
         """
         cfg = self.model.hooked.cfg
         of_run = (len(self.possible) + 3 * self.model.n_heads) * int(cfg.d_model) + int(getattr(cfg, "d_vocab", 0) or 0)
-        for rows in torch.split(kept, self.model.at_once(_BATCH_BYTES, len(tokens) * of_run)):
+        for rows in torch.split(kept, self.model.at_once(RUN_BYTES, len(tokens) * of_run)):
             yield self._run(tokens, _Batch(self, rows, ablated_outputs))
+
+    @torch.no_grad()
+    def receiver_effects(
+        self,
+        tokens: Int[Tensor, " pos"],
+        clean: SenderOutputs,
+        corrupted: SenderOutputs,
+        derivatives: Mapping[tuple[str, int], Tensor],
+    ) -> tuple[Float[Tensor, "sender receiver"], float]:
+        """What each receiver would write if it alone read a sender's corrupted output, times a target's derivative by that.
+
+            effect[s, r] = <g_r, f_r(x_r + d_s) - f_r(x_r)>
+
+        with f_r the receiver's own function, its norm and softmax included, all else as in the clean run. Four runs per
+        sender, side by side: queries, keys, values and feed-forwards of all layers at once, since nothing that a receiver
+        writes is read by another. The target's column is 0.
+
+        Args:
+            tokens: The clean prompt.
+            clean: Its run.
+            corrupted: The other prompt's run.
+            derivatives: The target's, by ("z", layer) [1 pos head e] and ("mlp_out", layer) [1 pos d]; a layer without them
+                has no effects.
+
+        Returns:
+            The effects; and by how much receivers that read the corrupted run alone miss what it writes, of the largest.
+
+        Raises:
+            CompletenessError: if rounding does not explain that.
+        """
+        effects = torch.zeros(self.possible.shape, dtype=self.model.working_dtype)
+        sides = ("q", "k", "v", "mlp") if self.fed else ("q", "k", "v")
+        rows = [(sender, side) for sender in range(len(self.possible)) for side in sides]
+        cfg = self.model.hooked.cfg
+        of_run = (len(self.possible) + 3 * self.model.n_heads) * int(cfg.d_model) + int(getattr(cfg, "d_vocab", 0) or 0)
+        at_once = self.model.at_once(RUN_BYTES, len(tokens) * of_run)
+        for first in range(0, len(rows), at_once):
+            chosen = rows[first : first + at_once]
+            kept = self.possible.repeat(1 + len(chosen), 1, 1)  # the first run is the clean one
+            for run, (sender, side) in enumerate(chosen, start=1):
+                for layer in range(self.model.n_layers):
+                    kept[run, sender, self.inputs_of(layer)[side]] = False
+            read = _Receivers(self, kept, clean.senders, corrupted.senders, derivatives)
+            self._run(tokens, read)
+            for run, (sender, side) in enumerate(chosen, start=1):
+                for (name, layer), products in read.products.items():
+                    if (name == "mlp_out") == (side == "mlp"):
+                        receivers = self.inputs_of(layer)[side]  # a key or value input that heads share is one
+                        by_receiver = products[run].reshape(receivers.stop - receivers.start, -1).sum(dim=-1)
+                        effects[sender, receivers] = by_receiver.to(effects)
+        return effects * self.possible, self._check_receivers(tokens, clean, corrupted)
+
+    def _check_receivers(self, tokens: Int[Tensor, " pos"], clean: SenderOutputs, corrupted: SenderOutputs) -> float:
+        """By how much receivers that read a run's senders miss what it writes, of the largest of a sender."""
+        ends = torch.stack([self.possible, torch.zeros_like(self.possible)])
+        read = _Receivers(self, ends, clean.senders, corrupted.senders, {})
+        self._run(tokens, read)
+        written = torch.cat([read.written[first] for first in sorted(read.written)], dim=1)
+        expected = torch.stack([clean.senders, corrupted.senders])[:, 1:]
+        gap = float((written - expected).abs().max() / expected.abs().max())
+        if not gap <= self.model.tolerance:
+            raise CompletenessError(
+                f"{self.model.name}: heads and feed-forwards that read a run's senders miss what it writes by {gap:.1e} of the largest "
+                f"(tolerance {self.model.tolerance:.0e}). No receiver-exact edges are made."
+            )
+        return gap
 
     @torch.no_grad()
     def check(
@@ -251,9 +315,7 @@ class EdgeAblation:
         return _Weights(attention, keys, block.attn_norm, block.ff_norm, tuple(branches))
 
     def _run(self, tokens: Int[Tensor, " pos"], batch: "_Batch") -> Float[Tensor, "run pos d_vocab"]:
-        several = tokens.to(self.model.device).expand(len(batch.kept), -1)
-        logits: Tensor = self.model.hooked.run_with_hooks(several, fwd_hooks=list(batch.hooks()))
-        return logits
+        return logits_under(self.model, tokens.expand(len(batch.kept), -1), list(batch.hooks()))
 
 
 class _Batch:
@@ -365,3 +427,44 @@ class _Batch:
         differences = self.differences[:, rows]
         product = kept[:, :, rows] @ differences.flatten(2)
         return product.reshape(*product.shape[:2], *differences.shape[2:])
+
+
+class _Receivers(_Batch):
+    """Runs whose receivers read the clean run's senders and, of ablated edges, the corrupted run's, never those of their own pass."""
+
+    def __init__(
+        self,
+        edges: EdgeAblation,
+        kept: Bool[Tensor, "run sender receiver"],
+        clean: Float[Tensor, "sender pos d"],
+        corrupted: Float[Tensor, "sender pos d"],
+        derivatives: Mapping[tuple[str, int], Tensor],
+    ) -> None:
+        super().__init__(edges, kept, corrupted, every_receiver=True, every_sender=True)
+        self.derivatives = derivatives
+        self.differences = (clean - corrupted).expand(len(kept), *clean.shape)
+        self.written: dict[int, Tensor] = {}
+        """What senders write in these runs [run sender pos d], by the number of the first; where no derivatives are given."""
+        self.products: dict[tuple[str, int], Tensor] = {}
+        """Derivatives times changes from the first run: "z" [run head], "mlp_out" [run]; by layer."""
+
+    def _embedded(self, x: Tensor, hook: object = None) -> None:
+        """The embeddings that are read are the clean run's."""
+
+    def _heads(self, layer: int, z: Tensor, hook: object = None) -> None:
+        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].attention.w_o
+        by_head = z.to(w_o).reshape(*z.shape[:2], len(w_o), -1)
+        if not self.derivatives:
+            self.written[heads.start] = einsum(by_head, w_o, "run pos head e, head e d -> run head pos d")
+        elif ("z", layer) in self.derivatives:
+            gradient = self.derivatives["z", layer].reshape(by_head.shape[1:]).to(by_head)
+            self.products["z", layer] = ((by_head - by_head[:1]) * gradient).sum(dim=(1, 3))
+
+    def _fed(self, sender: int, x: Tensor, hook: object = None) -> None:
+        outputs = x.reshape(len(self.kept), -1, x.shape[-1]).to(self.differences)
+        layer = (sender - 1) // (self.edges.model.n_heads + 1)
+        if not self.derivatives:
+            self.written[sender] = outputs[:, None]
+        elif ("mlp_out", layer) in self.derivatives:
+            gradient = self.derivatives["mlp_out", layer].reshape(outputs.shape[1:]).to(outputs)
+            self.products["mlp_out", layer] = ((outputs - outputs[:1]) * gradient).sum(dim=(1, 2))

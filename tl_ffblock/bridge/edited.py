@@ -33,11 +33,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.taps import Tap, change_input
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import positions as numbers_of
 from tl_ffblock.layer.scopes import INPUT, Add, feed_sum
@@ -62,7 +62,7 @@ TOLERANCE = 1e-4
 _REMOVAL = ('removal="mask"', 'Use removal="mean".')
 _ONE_MASK = ("XGLMAttention",)
 """Attention of transformers 5 that reads one mask for all heads."""
-_RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
+RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
 """What the outputs of runs side by side may occupy, by device; one may always have more."""
 
 
@@ -87,11 +87,11 @@ class Removals:
         """
         cfg = self.model.hooked.cfg
         width = max(int(getattr(cfg, "d_vocab", 0) or 0), self.model.n_heads * len(self.tokens), int(cfg.d_model))
-        for rows in torch.split(removed, self.model.at_once(_RUN_BYTES, len(self.tokens) * width)):
+        for rows in torch.split(removed, self.model.at_once(RUN_BYTES, len(self.tokens) * width)):
             yield self._with_mean(rows) if self.removal == "mean" else self._with_mask(rows)
 
     def _with_mean(self, removed: Bool[Tensor, "run pos"]) -> Float[Tensor, "run pos d"]:
-        mean = self.model.hooked.W_E.detach().mean(dim=0)
+        mean = self.model.embedding_matrix.mean(dim=0)
 
         def put(x: Tensor, hook: object = None) -> Tensor:
             factor = _factor(self.model, self.tokens, x)
@@ -107,13 +107,25 @@ class Removals:
 
     @torch.no_grad()
     def _run(self, n_runs: int, hooks: RunHooks) -> Float[Tensor, "run pos d"]:
-        model = self.model
-        stream: list[Tensor] = []
-        at_end = self.layer in (None, model.n_layers)
-        name = model.output_name if at_end or self.layer is None else model.layers[self.layer].sites["resid_pre"]
-        with Tap(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(hooks)):
-            logits: Tensor = model.hooked(self.tokens.to(model.device).expand(n_runs, -1))
-        return logits if self.layer is None else stream[-1]
+        return outputs_under(self.model, self.tokens.expand(n_runs, -1), hooks, self.layer)
+
+
+def outputs_under(
+    model: Model, tokens: Int[Tensor, "batch pos"], hooks: RunHooks, layer: int | None
+) -> Float[Tensor, "batch pos d"]:
+    """Logits of whole prompts under hooks, or the residual stream at the input of a layer.
+
+    Args:
+        model: The model.
+        tokens: The prompts, on any device.
+        hooks: Beside those that sit on the model.
+        layer: Whose input is read, the number of layers for the last one's output; None reads the logits.
+    """
+    stream: list[Tensor] = []
+    name = model.output_name if layer in (None, model.n_layers) else model.layers[layer or 0].sites["resid_pre"]
+    with LastCallback(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(hooks)):
+        logits: Tensor = model.hooked(tokens.to(model.device))
+    return logits if layer is None else stream[-1]
 
 
 def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, instead: str = "") -> list[RunHook]:
@@ -126,7 +138,7 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
         instead: What to do where the model's attention cannot be masked.
     """
     hooks: list[RunHook] = []
-    inside = _computes_attention_inside(model)
+    inside = attends_inside(model)
     for number, pairs in hidden.items():
         layer = model.layers[number]
         refusal = partial(_refusal, model, f"layer {number}", called, instead)
@@ -138,7 +150,7 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
     return hooks
 
 
-def _computes_attention_inside(model: Model) -> bool:
+def attends_inside(model: Model) -> bool:
     """Whether attention is Hugging Face's own, so that HookPoints show scores and pattern after they were used."""
     if model.memory.attends_inside is None:
         first, fired = model.layers[0], list[str]()
@@ -207,7 +219,7 @@ def _factor(model: Model, tokens: Int[Tensor, " pos"], embedded: Float[Tensor, "
     Raises:
         UnsupportedModelError: if it embeds them otherwise.
     """
-    rows, x = model.hooked.W_E.detach()[tokens.to(model.device)], embedded[0]
+    rows, x = model.embedding_matrix[tokens.to(model.device)], embedded[0]
     if rows.shape == x.shape:
         rows = rows.to(x)
         factor = float((rows * x).sum() / (rows * rows).sum())
@@ -274,7 +286,7 @@ class ResumedRuns:
         """Logits from position `start` on, of one run of each of these prompts; the hooks see these positions only."""
         tokens = self._tokens[list(prompts), start:]
         if start == 0:
-            return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks))
+            return logits_under(self._model, tokens, hooks)
         row_of, kept = self._keys_and_values(start, prompts)
         cache = copy.deepcopy(kept)  # a run appends its own to what it is given
         cache.batch_select_indices(torch.tensor([row_of[prompt] for prompt in prompts], device=tokens.device))
@@ -291,23 +303,35 @@ class ResumedRuns:
 
     def _reproduces(self, clean: Sequence[Float[Tensor, "pos d_vocab"]]) -> bool:
         start = max(1, min(start for of_prompt in self._starts for start in of_prompt))
-        if start >= self._tokens.shape[1]:
-            return False
-        try:
-            rest = self.logits(start, range(len(clean)), [])
-        except Exception:  # whatever this version or architecture cannot do, the whole prompt can
-            return False
-        return all(
-            run.shape == expected[start:].shape
-            and torch.allclose(
-                run, expected[start:], rtol=TOLERANCE, atol=TOLERANCE * float(expected[start:].abs().max())
-            )
-            for run, expected in zip(rest, clean, strict=True)
-        )
+        rest = [logits[start:] for logits in clean]
+        return start < self._tokens.shape[1] and _gives(lambda: self.logits(start, range(len(clean)), []), rest)
 
 
-def slopes_at_values(model: Model, tokens: Int[Tensor, "1 pos"], read: Read) -> Float[Tensor, "layer pos head d_head"]:
-    """The derivative of what is read of a run by every head's z."""
+def _gives(
+    run: Callable[[], Float[Tensor, "run pos d_vocab"]], expected: Sequence[Float[Tensor, "pos d_vocab"]]
+) -> bool:
+    """Whether runs that leave something out give the logits of whole ones, each relative to its largest."""
+    try:
+        found = run()
+    except Exception:  # whatever this version or architecture cannot do, the whole prompt can
+        return False
+    return all(
+        logits.shape == whole.shape and float((logits - whole).abs().max()) <= TOLERANCE * float(whole.abs().max())
+        for logits, whole in zip(found, expected, strict=True)
+    )
+
+
+def slopes_at_values(
+    model: Model, tokens: Int[Tensor, "1 pos"], read: Read, layer: int | None = None
+) -> Float[Tensor, "layer pos head d_head"]:
+    """The derivative of what is read of a run by every head's z; zero where nothing of it is read.
+
+    Args:
+        model: The model.
+        tokens: The prompt.
+        read: What is read.
+        layer: Of what it is read, as in `outputs_under`.
+    """
     perturbations: dict[int, Tensor] = {}
 
     def perturbed(layer: int) -> Callable[..., Tensor]:
@@ -319,24 +343,27 @@ def slopes_at_values(model: Model, tokens: Int[Tensor, "1 pos"], read: Read) -> 
 
     layers = range(model.n_layers)
     with torch.enable_grad():
-        hooks = [(model.layers[layer].values_name, perturbed(layer)) for layer in layers]
-        logits = model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=hooks)
+        hooks = [(model.layers[number].values_name, perturbed(number)) for number in layers]
+        output = outputs_under(model, tokens, hooks, layer)
         for block in model.hooked.blocks:
             drop_graph(block)
-        slopes = torch.autograd.grad(read(logits).sum(), [perturbations[layer] for layer in layers])
+        slopes = torch.autograd.grad(
+            read(output).sum(), [perturbations[number] for number in layers], materialize_grads=True
+        )
     return torch.stack(list(slopes)).reshape(model.n_layers, tokens.shape[1], model.n_heads, -1).cpu()
 
 
 @torch.no_grad()
-def logits_with_heads_replaced(
-    model: Model, tokens: Int[Tensor, "1 pos"], layer: int, *, mean: bool
-) -> Float[Tensor, "head pos d_vocab"]:
-    """Logits of as many runs as the layer has heads: in run h the z of head h is replaced at every position.
+def outputs_with_heads_replaced(
+    model: Model, tokens: Int[Tensor, "1 pos"], layer: int, read_at: int | None, *, mean: bool
+) -> Float[Tensor, "head pos d"]:
+    """What is read of as many runs as the layer has heads: in run h the z of head h is replaced at every position.
 
     Args:
         model: The model.
         tokens: The prompt.
         layer: The layer of the heads.
+        read_at: Of what is read, as `layer` of `outputs_under`.
         mean: Whether by its mean over the run's positions, after users' hooks; else by zero.
     """
     n_heads = model.n_heads
@@ -350,8 +377,7 @@ def logits_with_heads_replaced(
             by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
         return changed
 
-    several = tokens.to(model.device).expand(n_heads, -1)
-    return model.hooked.run_with_hooks(several, fwd_hooks=[(model.layers[layer].values_name, put)])
+    return outputs_under(model, tokens.expand(n_heads, -1), [(model.layers[layer].values_name, put)], read_at)
 
 
 def setting_neurons(
@@ -455,13 +481,12 @@ class LateRuns:
             for kind, layer in [*wanted, *(key for key in patched if key[0] == "residual_mid")]:
                 point = model.hook_point(patched_name(model, kind, layer))
                 if (kind, layer) in wanted:
-                    stack.enter_context(Tap(point, partial(self._keep, (kind, layer))))
+                    stack.enter_context(LastCallback(point, partial(self._keep, (kind, layer))))
             logits: Tensor = forward(model, Batch(tokens[None]))[0].detach()
         self.logits: Float[Tensor, "pos d_vocab"] = logits
-        self._begins_late = self._reads_late = True
         latest = max((layer for _, layer in patched), default=0)
         for self._begins_late, self._reads_late in ((True, True), (True, False), (False, False)):
-            if self._reproduces(latest):
+            if _gives(lambda: self._run(latest, 2, [], self._from), [self.read] * 2):
                 break
 
     def activation(self, kind: PatchKind, layer: int) -> Float[Tensor, "..."]:
@@ -475,7 +500,7 @@ class LateRuns:
         """How many runs side by side fit into memory."""
         n, sizes = len(self.logits), self._model.sizes
         numbers = max(self.read.numel(), n * n * sizes.heads, n * sizes.d_mlp, n * sizes.d_model)
-        return self._model.at_once(_RUN_BYTES, numbers)
+        return self._model.at_once(RUN_BYTES, numbers)
 
     @property
     def read(self) -> Float[Tensor, "read d_vocab"]:
@@ -506,7 +531,7 @@ class LateRuns:
         def put(x: Tensor, hook: object = None) -> Tensor:
             return torch.where(rows[..., None], values.to(x), x.reshape(values.shape)).reshape(x.shape)
 
-        return self._run(layer, len(values), [(patched_name(self._model, kind, layer), put)])
+        return self._run(layer, len(values), [(patched_name(self._model, kind, layer), put)], self._from)
 
     def refuse_disobedience(self, kind: PatchKind, layer: int) -> None:
         """Refuse a kind of activation whose patches change nothing, since the model used it before its HookPoint showed it.
@@ -521,11 +546,9 @@ class LateRuns:
         def add(x: Tensor, hook: object = None) -> Tensor:
             return torch.cat([x[:1], x[1:] + change.reshape(x.shape[1:])])
 
-        read, self._from = self._from, None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # TransformerLens 4.3 warns of edits that it discards
-            logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)])
-        self._from = read
+            logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)], read_from=None)
         if float((logits[1] - logits[0]).abs().max()) <= 10 * self._model.eps(logits.dtype) * float(logits.abs().max()):
             raise UnsupportedModelError(
                 f"of={kind!r}: {self._model.layers[layer].where} computes its output before {patched_name(self._model, kind, layer)} "
@@ -553,26 +576,19 @@ class LateRuns:
         self._kept[key] = own[0].detach().clone()
 
     @torch.no_grad()
-    def _run(self, layer: int, n_runs: int, hooks: RunHooks) -> Float[Tensor, "run read d_vocab"]:
+    def _run(
+        self, layer: int, n_runs: int, hooks: RunHooks, read_from: int | None
+    ) -> Float[Tensor, "run read d_vocab"]:
         start = min(layer, self._model.n_layers - 1) if self._begins_late else 0
         with ExitStack() as stack:
             stack.enter_context(_skipped(self._model.hooked.blocks, self._outputs[:start], n_runs))
-            if self._reads_late and self._from is not None:
+            if self._reads_late and read_from is not None:
                 stack.enter_context(
-                    change_input(self._model.hooked.get_submodule("unembed"), lambda x: x[:, self._from :])
+                    change_input(self._model.hooked.get_submodule("unembed"), lambda x: x[:, read_from:])
                 )
             stack.enter_context(self._model.hooked.hooks(fwd_hooks=list(hooks)))
             logits: Tensor = forward(self._model, Batch(self._tokens.expand(n_runs, -1)))
-        return logits[:, self._from :]
-
-    def _reproduces(self, layer: int) -> bool:
-        try:
-            logits = self._run(layer, 2, [])
-        except Exception:  # whatever this version or architecture cannot do, the whole prompt can
-            return False
-        expected = self.read.expand(2, -1, -1)
-        atol = TOLERANCE * float(expected.abs().max())
-        return logits.shape == expected.shape and torch.allclose(logits, expected, rtol=0, atol=atol)
+        return logits[:, read_from:]
 
 
 @contextmanager

@@ -13,14 +13,17 @@ Not compared are processed weights and compatibility mode, HookedTransformer and
 nothing), models whose Hugging Face side does not run as it stands, and bridges with adapters that it does not have.
 """
 
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from tl_ffblock.bridge.callbacks import HookedModel, module_callbacks, silence
 from tl_ffblock.bridge.linears import adapted_linears, unwrapped
-from tl_ffblock.bridge.taps import HookedModel, module_callbacks, silence
+from tl_ffblock.bridge.offloaded import weight_on_device
 from tl_ffblock.errors import UnsupportedModelError
 
 PROBE_LENGTH = 8
@@ -53,7 +56,8 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         return float("nan")
     if module_callbacks(module for module in wrapped.modules() if unwrapped(module) is not module):
         return None
-    first = next(iter(model.parameters()))
+    first = weight_on_device(wrapped)
+    assert first is not None, "a model has parameters"
     tokens, copies = probe_tokens(model).to(first.device), dict[int, nn.Module]()
     with silence(model.hook_dict.values()), torch.no_grad():
         try:
@@ -88,6 +92,12 @@ def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Modu
             "_buffers": dict(module._buffers),
             "_modules": {n: m and _without_bridges(m, copies) for n, m in module._modules.items()},
         }
+        runs: Any = vars(module).get("forward")
+        if isinstance(runs, partial) and "_old_forward" in vars(
+            module
+        ):  # accelerate's, of the module that it was made for
+            copy.__dict__["_old_forward"] = MethodType(vars(module)["_old_forward"].__func__, copy)
+            copy.__dict__["forward"] = partial(runs.func, copy)
     return copies[id(module)]
 
 

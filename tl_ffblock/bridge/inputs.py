@@ -4,13 +4,15 @@ Texts are never padded here. Sequences that run together are of equal length, or
 no token of a causal model sees can stand after it.
 """
 
+import ctypes
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.model import Model
@@ -49,15 +51,30 @@ class Batch:
             return torch.arange(self.lengths[index])
         return None if self.mask is None else self.mask[index].nonzero()[:, 0]
 
+    def own(self, index: int, tensor: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "real ..."]:
+        """What a tensor of the batch holds of a sequence, without padding."""
+        real = self.real(index)
+        return tensor[index] if real is None else tensor[index][real.to(tensor.device)]
+
     def sequence(self, index: int) -> Int[Tensor, " pos"]:
         """The real tokens of a sequence."""
-        real = self.real(index)
-        return self.tokens[index] if real is None else self.tokens[index][real]
+        return self.own(index, self.tokens)
 
-    def rows(self, rows: slice) -> "Batch":
-        """Some of the sequences; none of them was lengthened."""
-        mask, types = (None if each is None else each[rows] for each in (self.mask, self.token_types))
-        return Batch(self.tokens[rows], mask, types, self.numbers[rows])
+    def pieces(self, at_once: int) -> "list[Batch]":
+        """The sequences, so many at a time."""
+        if at_once >= len(self.numbers):
+            return [self]
+        cuts = [slice(start, start + at_once) for start in range(0, len(self.numbers), at_once)]
+        return [
+            Batch(
+                self.tokens[rows],
+                None if self.mask is None else self.mask[rows],
+                None if self.token_types is None else self.token_types[rows],
+                self.numbers[rows],
+                self.lengths[rows],
+            )
+            for rows in cuts
+        ]
 
 
 @dataclass(frozen=True)
@@ -249,15 +266,14 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
 
     Args:
         model: Its tokenizer reads a text.
-        given: A text, or token ids [pos] or [1, pos].
+        given: A text, or token ids: a list, or a tensor [pos] or [1, pos].
         name: The argument's name, for the error.
 
     Raises:
         InputError: for a list or batch of several, and for what cannot be used.
     """
     refuse_pair(given, name)
-    several = not isinstance(given, str | Tensor) or (isinstance(given, Tensor) and given.ndim == 2 and len(given) != 1)
-    if several:
+    if not is_single(given) and not (isinstance(given, Tensor) and given.ndim == 2 and len(given) == 1):
         raise InputError(f"{name} is {_kind(given)}; expected one text, or one tensor of token ids [pos].")
     (batch,) = prepare(model, given, None)
     return batch.tokens[0]
@@ -265,7 +281,7 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
 
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     """Something to try a model on: a sentence, or drawn ids where there is no tokenizer or an empty one."""
-    if getattr(model.hooked, "tokenizer", None) is not None and _tokenised(model, EXAMPLE).numel():
+    if model.hooked.tokenizer is not None and _tokenised(model, EXAMPLE).numel():
         return EXAMPLE
     length = min(EXAMPLE_TOKENS, model.longest_input or EXAMPLE_TOKENS)
     vocabulary = int(getattr(model.hooked.cfg, "d_vocab", 0) or 0)
@@ -341,22 +357,18 @@ def tokens_of(model: Any, text: str) -> list[int]:
     Raises:
         InputError: if there is no tokenizer.
     """
-    tokenizer = getattr(model.hooked if isinstance(model, Model) else model, "tokenizer", None)
-    if tokenizer is None:
-        raise InputError(f"the model has no tokenizer to read {text!r}: give token ids.")
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    return list(_tokenizer(model, text)(text, add_special_tokens=False)["input_ids"])
 
 
 def single_token(model: Any, word: str | int) -> int:
     """The id of a text that is one token, without any marks of a sequence's begin; an id as it is.
 
     Raises:
-        InputError: if there is no tokenizer to read a text, or the text is no token or several.
+        InputError: if there is no tokenizer to read a text, or the text is not one token.
     """
     if not isinstance(word, str):
         return whole_number(word, "token")
-    ids = tokens_of(model, word)
-    tokenizer = (model.hooked if isinstance(model, Model) else model).tokenizer
+    ids, tokenizer = tokens_of(model, word), _tokenizer(model, word)
     if len(ids) != 1:
         pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
         raise InputError(
@@ -365,7 +377,7 @@ def single_token(model: Any, word: str | int) -> int:
         )
     if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
         raise InputError(
-            f"{word!r} is no token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, as all that it does "
+            f"{word!r} is not a token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, as all that it does "
             "not know. Expected a word that it knows (upper and lower case, and a leading space, matter), or a token id."
         )
     return int(ids[0])
@@ -395,12 +407,12 @@ def special_tokens(model: Model) -> SpecialTokens:
 
 def special_ids(model: Model) -> tuple[int, ...]:
     """Ids of tokens that stand for no text; none are known without a tokenizer."""
-    return () if getattr(model.hooked, "tokenizer", None) is None else special_tokens(model).marks
+    return () if model.hooked.tokenizer is None else special_tokens(model).marks
 
 
 def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
     """Ids of the tokens that stand for text."""
-    tokenizer, size = getattr(model.hooked, "tokenizer", None), int(model.hooked.cfg.d_vocab)
+    tokenizer, size = model.hooked.tokenizer, int(model.hooked.cfg.d_vocab)
     ids = torch.arange(size if tokenizer is None else min(size, len(tokenizer)))
     special = () if tokenizer is None else tokenizer.all_special_ids
     return ids[~torch.isin(ids, torch.tensor(special, dtype=torch.long))]
@@ -408,7 +420,7 @@ def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
 
 def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
     """Special tokens that this model reads before and after a text; none without a tokenizer."""
-    known = getattr(model.hooked, "tokenizer", None) is not None
+    known = model.hooked.tokenizer is not None
     marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
     before = len(marks) if model.family.causal else min(1, len(marks))
     return marks[:before], marks[before:]
@@ -425,7 +437,7 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     Raises:
         InputError: if there is no tokenizer, or none that tells where its tokens stand.
     """
-    tokenizer = _tokenizer(model)
+    tokenizer = _tokenizer(model, text)
     if not tokenizer.is_fast:
         raise InputError(f"{model.name}: its tokenizer tells no character offsets; a fast one is needed.")
     ids, tokens = _tokenised(model, text)[0].tolist(), tokenizer(text, return_offsets_mapping=True)
@@ -442,20 +454,20 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     return np.array(ids), spans
 
 
-def _tokenizer(model: Model) -> Any:
-    tokenizer = getattr(model.hooked, "tokenizer", None)
+def _tokenizer(model: Any, text: str = "") -> Any:
+    """The tokenizer of a `Model` or a TransformerLens model, which is to read a text."""
+    name, hooked = (model.name, model.hooked) if isinstance(model, Model) else ("the model", model)
+    tokenizer = getattr(hooked, "tokenizer", None)
     if tokenizer is None:
-        raise InputError(f"{model.name} has no tokenizer, which reading texts needs.")
+        read = brief(text) if text else "texts"
+        raise InputError(f"{name} has no tokenizer to read {read}: give token ids instead.")
     return tokenizer
 
 
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if not text.strip():
         raise InputError("input is an empty text; give at least one word.")
-    if model.hooked.tokenizer is None:
-        raise InputError(
-            f"{model.name} has no tokenizer: give token ids as a tensor, [pos] or [batch, pos], instead of text."
-        )
+    _tokenizer(model, text)
     tokens = _tokenised(model, text)
     if not tokens.numel():
         raise InputError(
@@ -500,7 +512,7 @@ def _values_below(
 
 
 def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
-    """Refuse masks that are no padding, and padding that TransformerLens does not hide."""
+    """Refuse masks that are not padding, and padding that TransformerLens does not hide."""
     if not mask.any(dim=1).all():
         raise InputError(f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}.")
     before = torch.nn.functional.pad(mask, (1, 0))[:, :-1]
@@ -510,7 +522,7 @@ def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
         holes = (~mask[index]).nonzero()[:, 0].tolist()
         raise InputError(
             f"attention_mask of sequence {index} hides tokens between others (zeros at positions {holes[:8]}); expected padding "
-            "before or after one run of ones. TransformerLens would number the positions of what is left anew, Hugging Face "
+            "before or after one run of ones. TransformerLens would number the remaining positions anew, Hugging Face "
             "would not. Leave those tokens out, or cut their edges of attention with hooks."
         )
     if model.family.name == "GPT" and not mask.all():
@@ -556,18 +568,26 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
         options["token_type_ids"] = batch.token_types.to(model.device)
     with torch.set_grad_enabled(gradients):
         try:
-            return model.hooked(batch.tokens.to(model.device), **options)
+            return model.hooked(batch.tokens.to(model.device, non_blocking=True), **options)
         finally:
             for block in model.hooked.blocks:
                 drop_graph(block)
 
 
-def drop_graph(block: Any) -> None:
-    """Let go of tensors with derivatives that a layer's attention keeps after a forward pass.
+def give_memory_back() -> None:
+    """Have malloc return to the system what was freed: glibc keeps tensors of less than 32 MB, in pieces, for a process that ends."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:  # of glibc alone
+        trim(0)
 
-    TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: their graph would stay in memory,
-    and `copy.deepcopy(model)` refuses such tensors.
+
+def drop_graph(block: Any) -> None:
+    """Let go of a pattern, and of tensors with derivatives, that a layer's attention keeps after a forward pass.
+
+    TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: patterns of all layers would stay in
+    memory, and `copy.deepcopy(model)` refuses tensors with a graph.
     """
     kept = vars(getattr(block, "attn", block))
-    for name in [name for name, value in kept.items() if isinstance(value, Tensor) and value.grad_fn is not None]:
+    tensors = {name: value for name, value in kept.items() if isinstance(value, Tensor)}
+    for name in [name for name, value in tensors.items() if name == "_pattern" or value.grad_fn is not None]:
         kept[name] = None

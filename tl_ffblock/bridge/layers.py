@@ -26,12 +26,13 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tl_ffblock.bridge.callbacks import HookedModel, HookPoint
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, linear_of, matrix
-from tl_ffblock.bridge.taps import HookedModel, HookPoint
+from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
-from tl_ffblock.layer.records import AttentionWeights, Block, Experts, FeedForward, Norm
+from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Norm
 from tl_ffblock.layer.scopes import (
     INPUT,
     PROGRAMS,
@@ -141,7 +142,7 @@ class BoundLayer:
     @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
-        return self.has_feed_forward and getattr(self.block.mlp, "W_gate", None) is not None
+        return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
 
     # Modules of norms
 
@@ -316,14 +317,15 @@ class BoundLayer:
         """
         try:
             roles = [step.operation.norm for step in self.program if isinstance(step.operation, Normalise)]
-            return Block(
-                layer=self.number,
-                order=self.order,
-                causal=self.family.causal,
-                attention=self._attention(dtype),
-                feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
-                **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
-            )
+            with weights_on_device(self.block):
+                return Block(
+                    layer=self.number,
+                    order=self.order,
+                    causal=self.family.causal,
+                    attention=self._attention(dtype),
+                    feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
+                    **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
+                )
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
             if isinstance(error, FFBlockError):
                 raise
@@ -336,7 +338,7 @@ class BoundLayer:
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
         return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
 
-    def _feed_forward(self, dtype: torch.dtype) -> FeedForward | Experts:
+    def _feed_forward(self, dtype: torch.dtype) -> FeedForward | tuple[FeedForward, ...]:
         if self.has_experts:
             return self.experts(dtype)
         mlp = self.block.mlp
@@ -364,7 +366,8 @@ class BoundLayer:
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
-        weight, shift = (getattr(norm, attribute, None) for attribute in ("w", "b"))
+        shown = {name: getattr(norm, name[0], None) for name in ("weight", "bias")}
+        weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
 
@@ -391,16 +394,20 @@ class BoundLayer:
             f"{where}: no activation function found in {type(block.mlp).__name__}; it cannot be certified."
         )
 
-    def experts(self, dtype: torch.dtype) -> Experts:
+    def experts(self, dtype: torch.dtype) -> tuple[FeedForward, ...]:
         """The experts, shared ones last.
 
         Raises:
             UnsupportedModelError: if they are of no known form.
         """
+        with weights_on_device(self.block.mlp):
+            return self._experts(dtype)
+
+    def _experts(self, dtype: torch.dtype) -> tuple[FeedForward, ...]:
         mlp, where = self.block.mlp, f"layer {self.number}"
         if self.api != "TransformerBridge":
             of = [(_read_linears(e.W_gate, e.W_in, e.W_out), recognise(e.act_fn, where)) for e in mlp.experts]
-            return Experts(tuple(_expert(linears, activation, dtype) for linears, activation in of))
+            return tuple(_expert(linears, activation, dtype) for linears, activation in of)
         original = mlp.original_component
         experts = _inner(original.experts)
         if hasattr(experts, "gate_up_proj_bias"):
@@ -413,7 +420,7 @@ class BoundLayer:
             shared = _inner(original.shared_expert)
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
             routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
-        return Experts(routed)
+        return routed
 
     @property
     def _router(self) -> Any:
@@ -430,7 +437,8 @@ class BoundLayer:
         """The bias in the logits of a router whose weights are the softmax of those of the chosen experts (gpt_oss); else None."""
         if self.api != "TransformerBridge" or not self._normalises_routing:
             return None
-        held = getattr(self._router, "bias", None)
+        with weights_on_device(self._router):
+            held = getattr(self._router, "bias", None)
         return held.detach() if isinstance(held, Tensor) else None
 
     def routing_weights(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, "*query expert"] | None:
@@ -524,7 +532,8 @@ def _gain_is_offset(norm: Any, cfg: Any, *, centred: bool) -> bool:
 
 
 def _read_linears(*modules: Any) -> list[Linear]:
-    return [linear_of(module, "an expert") or Linear(module.weight.T, module.bias) for module in modules]
+    with weights_on_device(*modules):
+        return [linear_of(module, "an expert") or Linear(module.weight.T, module.bias) for module in modules]
 
 
 def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtype) -> FeedForward:

@@ -3,7 +3,7 @@
 1. A norm is a linear form of its input once its scale is the run's own number; an activation by its
    Integrated Gradients in closed form (layer/activations.py); attention once queries and keys are detached,
    with everything between them and the pattern (rotation, norms of their own, soft caps, masks).
-2. Of each the model's own tensor goes on, with the slope of that form (`Tape.carry`). The model between these
+2. Of each the model's own tensor goes on, with the slope of that form (`GradientCache.carry`). The model between these
    HookPoints is linear, so one backward pass attributes a target to tokens, positions and biases, exactly.
 3. Every bias has a gate of ones where it enters, so that its share is a derivative too (layer/linear.py). Edits of users'
    hooks have one on both sides: what they add that no tensor before them brought.
@@ -35,12 +35,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.callbacks import Change, edited_names
+from tl_ffblock.bridge.gradient_cache import EMBEDDING, END, Fittings, GradientCache, Kind, Place
 from tl_ffblock.bridge.layers import BoundLayer, Branch, has_norm
 from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.bridge.readout import bias_of_unembedding
-from tl_ffblock.bridge.tape import EMBEDDING, END, Fittings, Kind, Place, Tape
-from tl_ffblock.bridge.taps import Change, edited_names
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
@@ -112,14 +113,14 @@ DIRECT = Rules("direct", norms=True, feed_forward=True, attention=True, direct=T
 
 
 @contextmanager
-def linearised(model: Model, rules: Rules, tape: Tape) -> Iterator[Fittings]:
-    """Linearised rules for the forward passes inside, which write their gates and tensors to the tape.
+def linearised(model: Model, rules: Rules, cache: GradientCache) -> Iterator[Fittings]:
+    """Linearised rules for the forward passes inside, which write their gates and tensors to the cache.
 
     Where a bridge multiplies its embeddings (Granite), TransformerLens 4.3 skips their HookPoint unless a callback that was
     added by its own `add_hook` is there: one that does nothing is.
     """
     fittings = Fittings(model)
-    fit = _Linearised(model, rules, tape, fittings)
+    fit = _Linearised(model, rules, cache, fittings)
     fit.embedding()
     for layer, name in _norms(model, stream_alone=rules.direct):
         fit.norm(layer, name)
@@ -161,7 +162,7 @@ def token_embedding_name(model: Model) -> str:
 class _Linearised:
     model: Model
     rules: Rules
-    tape: Tape
+    cache: GradientCache
     fittings: Fittings
 
     @property
@@ -169,27 +170,27 @@ class _Linearised:
         return self.model.api == "TransformerBridge"
 
     def embedding(self) -> None:
-        name, tokens = token_embedding_name(self.model), self.tape.measured(Place("token", EMBEDDING, ""))
+        name, tokens = token_embedding_name(self.model), self.cache.measured(Place("token", EMBEDDING, ""))
         if self.model.api == "HookedTransformer" and has_norm(self.model.hooked, "embed.ln"):
             self.fittings.input_of("embed.ln", tokens)
         else:
             self.fittings.before(name, tokens)
-        self.fittings.after(name, lambda x: setattr(self.tape, "embedded", x.detach()))
+        self.fittings.after(name, lambda x: setattr(self.cache, "embedded", x.detach()))
         positional = getattr(self.model.hooked.cfg, "positional_embedding_type", None)
         for kind, names in _TERMS:
             name = next((name for name in names if name in self.model.hook_points), "")
             if kind == "position" and positional in _NOT_ADDED:
                 continue
             if name:
-                self.fittings.before(name, self.tape.measured(Place(kind, EMBEDDING, "")))
+                self.fittings.before(name, self.cache.measured(Place(kind, EMBEDDING, "")))
             elif kind == "position":
-                self.tape.unseen_positions = positional == "standard"
+                self.cache.unseen_positions = positional == "standard"
 
     def norm(self, layer: int, name: str) -> None:
-        if "norms" in self.tape.keeps:
-            self._at_input(name, lambda x: self.tape.norm_inputs.__setitem__(name, x.detach()))
+        if "norms" in self.cache.keeps:
+            self._at_input(name, lambda x: self.cache.norm_inputs.__setitem__(name, x.detach()))
         norm = self.model.layers[0].norm(name, self.model.working_dtype)
-        shift = self.tape.biased(Place("bias", layer, f"{name}.b"), norm.shift)
+        shift = self.cache.biased(Place("bias", layer, f"{name}.b"), norm.shift)
         if not self.on_bridge:  # its norms divide by what passes their own HookPoint
             if self.rules.norms and norm.divides:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
@@ -203,14 +204,14 @@ class _Linearised:
         def form(y: Tensor) -> Tensor:
             x = read.pop()
             onward, linear = normed(y, replace(norm, gain=norm.gain.to(x.device), shift=norm.shift.to(x.device)), x)
-            self.tape.compare(name, y, linear)
+            self.cache.compare(name, y, linear)
             return onward if shift is None else shift(onward)
 
         self.fittings.after(f"{name}.hook_in", read.append)
         self.fittings.before(f"{name}.hook_out", form)
 
     def layer(self, layer: BoundLayer) -> None:
-        number, tape, after = layer.number, self.tape, self.fittings.after
+        number, cache, after = layer.number, self.cache, self.fittings.after
         self.boundary(number, layer.name("hook_resid_pre"))
         if self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
@@ -220,17 +221,17 @@ class _Linearised:
         if self.rules.direct:
             self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
-            if site in tape.keeps:
-                after(name, tape.keep(site, number))
-        if "z_made" in tape.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
-            self.fittings.before(layer.values_name, tape.keep("z_made", number))
+            if site in cache.keeps:
+                after(name, cache.keep(site, number))
+        if "z_made" in cache.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
+            self.fittings.before(layer.values_name, cache.keep("z_made", number))
         if layer.has_feed_forward:
-            if "ff_in" in tape.keeps:
+            if "ff_in" in cache.keeps:
                 self._ff_input(layer)
-            if "mlp_out" in tape.keeps and hidden:
-                self.fittings.output_of(layer.name("mlp"), tape.keep("mlp_out", number))
-        if "attn_out" in tape.keeps and hidden:
-            self.fittings.output_of(layer.name("attn"), tape.keep("attn_out", number))
+            if "mlp_out" in cache.keeps and hidden:
+                self.fittings.output_of(layer.name("mlp"), cache.keep("mlp_out", number))
+        if "attn_out" in cache.keeps and hidden:
+            self.fittings.output_of(layer.name("attn"), cache.keep("attn_out", number))
         self._biases(layer)
         if layer.has_experts and not self.rules.direct:
             self._experts(layer)
@@ -249,7 +250,7 @@ class _Linearised:
             self.fittings.after(name, constant)
 
     def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
-        """HookPoints of what a tape may keep of a layer; detached queries and keys have no derivatives to keep."""
+        """HookPoints of what a cache may keep of a layer; detached queries and keys have no derivatives to keep."""
         sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
         sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
         if not self.rules.attention:
@@ -266,7 +267,7 @@ class _Linearised:
 
     def _ff_input(self, layer: BoundLayer) -> None:
         """What the feed-forward reads, as a tensor that nothing else reads: the residual stream may be the same numbers."""
-        keep, inner = self.tape.keep("ff_in", layer.number), layer.name("mlp.in.hook_in")
+        keep, inner = self.cache.keep("ff_in", layer.number), layer.name("mlp.in.hook_in")
 
         def alone(x: Tensor) -> Tensor | None:
             return keep(x.view_as(x))
@@ -279,14 +280,14 @@ class _Linearised:
             self.fittings.input_of(layer.name("mlp"), alone)
 
     def boundary(self, layer: int, name: str) -> None:
-        measured, keep = self.tape.measured(Place("residual", layer, "")), self.tape.keep("residual", layer)
+        measured, keep = self.cache.measured(Place("residual", layer, "")), self.cache.keep("residual", layer)
         self.fittings.after(name, lambda x: keep(measured(x)))
 
     def _biases(self, layer: BoundLayer) -> None:
         """Gates on the biases of attention and of a dense feed-forward; norms have theirs with their slopes."""
 
         def biased(name: str, known: Tensor | None) -> Change | None:
-            return self.tape.biased(Place("bias", layer.number, layer.name(name)), known)
+            return self.cache.biased(Place("bias", layer.number, layer.name(name)), known)
 
         attn, before = layer.block.attn, self.fittings.before
         self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
@@ -333,27 +334,28 @@ class _Linearised:
             with torch.no_grad():
                 coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
             onward, linear_form = activated(y, coefficients, pre, linear)
-            self.tape.compare(site, y, linear_form)
-            at_zero = self.tape.biased(zero, coefficients.baseline.expand(y.shape[-1]))
+            self.cache.compare(site, y, linear_form)
+            at_zero = self.cache.biased(zero, coefficients.baseline.expand(y.shape[-1]))
             return onward if at_zero is None else at_zero(onward)
 
         self.fittings.before(site, form)
 
     def head(self) -> None:
-        model, tape, fittings = self.model, self.tape, self.fittings
-        fittings.before("unembed.hook_out", tape.biased(unembedding_bias(model), bias_of_unembedding(model)))
-        fittings.after("unembed.hook_in", tape.keep("unembedded", END))
-        fittings.after("unembed.hook_out", tape.keep("logits", END))
+        model, cache, fittings = self.model, self.cache, self.fittings
+        fittings.before("unembed.hook_out", cache.biased(unembedding_bias(model), bias_of_unembedding(model)))
+        fittings.after("unembed.hook_in", cache.keep("unembedded", END))
+        fittings.after("unembed.hook_out", cache.keep("logits", END))
         of_head, read = Place("bias", model.n_layers, "mlm_head.b"), dict[str, Tensor]()
         if "mlm_head.hook_out" in model.hook_points:
-            dense = head_linear(model.hooked, "mlm_head") or unwrapped(model.hooked.get_submodule("mlm_head"))
-            fittings.before("mlm_head.hook_out", tape.biased(of_head, getattr(dense, "bias", None)))
+            with weights_on_device(model.hooked.get_submodule("mlm_head")):
+                dense = head_linear(model.hooked, "mlm_head") or unwrapped(model.hooked.get_submodule("mlm_head"))
+                fittings.before("mlm_head.hook_out", cache.biased(of_head, getattr(dense, "bias", None)))
             fittings.after("mlm_head.hook_out", partial(read.__setitem__, "pre"))
             if self.rules.feed_forward:
                 fittings.before("ln_final.hook_in", lambda y: self._of_head(y, read["pre"]) if read else None)
         elif model.api == "HookedEncoder":
             head: Any = model.hooked.get_submodule("mlm_head")
-            gated = tape.biased(of_head, head.b)
+            gated = cache.biased(of_head, head.b)
 
             def enter(x: Tensor) -> Tensor | None:
                 read["pre"] = x if gated is None else gated(x)
@@ -366,7 +368,7 @@ class _Linearised:
     def _of_head(self, y: Float[Tensor, "..."], pre: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         wide = pre.to(self.model.working_dtype)
         activation = _activation_between(self.model, wide.detach(), y.detach().to(wide.dtype))
-        return self.tape.carry("mlm_head", y, shared(activation.coefficients(wide.detach(), None), wide, None))
+        return self.cache.carry("mlm_head", y, shared(activation.coefficients(wide.detach(), None), wide, None))
 
     def edits(self) -> None:
         for name in edited_names(self.model.hook_points):
@@ -377,23 +379,24 @@ class _Linearised:
                 if not x.is_floating_point():
                     return None
                 entered.append(x.detach())
-                return scaled(x, -self.tape.dial(place, x)).clone()  # which an edit in place may change
+                return scaled(x, -self.cache.gate(place, x)).clone()  # which an edit in place may change
 
             def leave(y: Tensor, place: Place = place, entered: list[Tensor] = entered) -> Tensor | None:
                 if not y.is_floating_point():
                     return None
                 if not torch.equal(y.detach().reshape(-1), entered.pop().reshape(-1)):
-                    self.tape.edited.add(place)
-                return scaled(y, self.tape.dial(place, y))
+                    self.cache.edited.add(place)
+                return scaled(y, self.cache.gate(place, y))
 
             self.fittings.before(name, enter, edits=True)
             self.fittings.after(name, leave, edits=True)
 
     def _experts(self, layer: BoundLayer) -> None:
         """The slope of the experts' path shares with the router frozen; or their own, with gates on their biases alone."""
-        named: Iterator[tuple[str, Tensor]] = layer.block.mlp.named_parameters()
-        if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
-            return
+        with weights_on_device(layer.block.mlp):
+            named: Iterator[tuple[str, Tensor]] = layer.block.mlp.named_parameters()
+            if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
+                return
         read: dict[str, Tensor] = {}
         for site, name in layer.routing_names.items():
             self.fittings.after(name, partial(read.__setitem__, site))
@@ -404,11 +407,11 @@ class _Linearised:
             with torch.no_grad():
                 routing = layer.routing_weights(read)
             assert routing is not None, "a layer with experts has a router"
-            experts = _ExpertSum(layer, self.tape, routing.reshape(len(x), -1).to(x.dtype))
+            experts = _ExpertSum(layer, self.cache, routing.reshape(len(x), -1).to(x.dtype))
             if self.rules.feed_forward:
-                return self.tape.carry(mlp, y, experts.linearised(x))
+                return self.cache.carry(mlp, y, experts.linearised(x))
             total = experts.themselves(x.detach())
-            self.tape.compare(mlp, y, total)
+            self.cache.compare(mlp, y, total)
             return y + (total - total.detach()).reshape(y.shape).to(
                 y
             )  # y itself, with the slopes of the biases' gates too
@@ -422,7 +425,7 @@ class _ExpertSum:
     """What a layer's experts make of the rows that chose them, times the router's weights; all experts' biases of a name have one gate."""
 
     layer: BoundLayer
-    tape: Tape
+    cache: GradientCache
     weights: Float[Tensor, "row expert"]
 
     def linearised(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
@@ -437,7 +440,7 @@ class _ExpertSum:
         if bias is not None and bool(bias.any()):
             place = Place("bias", self.layer.number, self.layer.name("mlp.router.b"))
             # Up to a constant of each row their logarithms are the logits of the chosen experts.
-            weights = added(weights.log(), self.tape.dial(place, weights).reshape(-1), bias).softmax(dim=-1)
+            weights = added(weights.log(), self.cache.gate(place, weights).reshape(-1), bias).softmax(dim=-1)
         return self._sum(x, weights, lambda expert, pre, linear: expert.activation.output(pre, linear))
 
     def _sum(
@@ -447,7 +450,7 @@ class _ExpertSum:
         post_of: Callable[[FeedForward, Tensor, Tensor | None], Tensor],
     ) -> Float[Tensor, "row d"]:
         total = torch.zeros_like(x)
-        for number, expert in enumerate(self.layer.experts(x.dtype).experts):
+        for number, expert in enumerate(self.layer.experts(x.dtype)):
             chosen = weights[:, number].nonzero()[:, 0]
             if not len(chosen):
                 continue
@@ -462,7 +465,7 @@ class _ExpertSum:
         if not bool(bias.any()):
             return y
         place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
-        return added(y, self.tape.dial(place, y).reshape(-1)[chosen], bias)
+        return added(y, self.cache.gate(place, y).reshape(-1)[chosen], bias)
 
 
 def _layer_of(model: Model, name: str) -> int:

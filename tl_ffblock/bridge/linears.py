@@ -5,12 +5,14 @@
    is read from what it does: `W = m(I) - m(0)` and `b = m(0)`.
 3. That costs as much as `d_in` tokens, so it is kept, with the module's response to three fixed vectors: another weight
    gives another response.
+4. A quantised one acts with what its weight stands for, `W = scale (Q - zero)`, which is made anew at every reading, so that
+   one layer at a time is in full size. Its response tells whether it rounds its inputs also: then it is not linear.
 
 HookedTransformer and HookedEncoder have no linear modules: their matrices are parameters.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -19,9 +21,11 @@ import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.pytorch_utils import Conv1D
 
-from tl_ffblock.bridge.taps import HookedModel
+from tl_ffblock.bridge.callbacks import HookedModel
+from tl_ffblock.bridge.offloaded import offloading_hook, runs_its_class, weight_on_device, weights_on_device
 from tl_ffblock.errors import UnsupportedModelError
 
 KEPT_BYTES = 2**30
@@ -39,6 +43,10 @@ _BY_HEAD = {
 SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
 """Linear modules of an expert that every token goes through."""
 _PLAIN_FORWARDS: frozenset[Callable[..., Tensor]] = frozenset((nn.Linear.forward, Conv1D.forward))
+_INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
+"""Relative difference of the responses of a quantised module and of its dequantised weight that rounding of products explains;
+half precision is `_HALF`. One that rounds its inputs to 8 bits is off by more, since the first entry of each is large."""
+_HALF, _LARGE_ENTRY = 5e-3, 8.0
 # Unit vectors that go through a module at once.
 _ROWS = 512
 
@@ -86,6 +94,29 @@ def responses_of(hooked: HookedModel) -> dict[str, Tensor]:
     return {name: response(module, name) for name, module in adapted if linear_of(module, name) is not None}
 
 
+def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensors of numbers that a tensor is made of: itself, or of a quantised one its integers, scales and zeros."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    for name in tensor.__tensor_flatten__()[0]:
+        yield from plain_tensors(getattr(tensor, name))
+
+
+def dequantised(module: nn.Module) -> Linear | None:
+    """The weight and bias that a linear module with a quantised weight stands for; None where its weight is not quantised.
+
+    Quantised are tensors of a class that can dequantise itself, as torchao makes them.
+    """
+    if not isinstance(module, nn.Linear):
+        return None
+    with weights_on_device(module):
+        weight = module.weight
+        if not (is_traceable_wrapper_subclass(weight) and hasattr(weight, "dequantize")):
+            return None
+        return Linear(weight.dequantize().detach().T, None if module.bias is None else module.bias.detach())
+
+
 def refuse_unreadable(hooked: HookedModel) -> None:
     """Read what every linear module acts with that is not plain.
 
@@ -93,7 +124,10 @@ def refuse_unreadable(hooked: HookedModel) -> None:
         UnsupportedModelError: naming one that is not linear, or that is adapted and not run.
     """
     for name, module in adapted_linears(hooked).items():
-        if linear_of(module, name) is not None and _is_copied(name) and _adds(module, name):
+        quantised = dequantised(module)
+        if quantised is not None:
+            _refuse_rounded_inputs(module, name, quantised)
+        elif linear_of(module, name) is not None and _is_copied(name) and _adds(module, name):
             raise UnsupportedModelError(
                 f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection that "
                 "the adapter is on. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
@@ -101,9 +135,15 @@ def refuse_unreadable(hooked: HookedModel) -> None:
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Whether a module is an `nn.Linear` or `Conv1D` that runs its own forward function and nothing else."""
-    return type(module).forward in _PLAIN_FORWARDS and not (
-        module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    """Whether a module is an `nn.Linear` or `Conv1D` that runs its own forward function on its weight and nothing else.
+
+    One whose weights or inputs accelerate moves to a device for it does.
+    """
+    return (
+        type(module).forward in _PLAIN_FORWARDS
+        and runs_its_class(module)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not is_traceable_wrapper_subclass(module._parameters.get("weight"))
     )
 
 
@@ -119,7 +159,7 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
         UnsupportedModelError: if it does not say how wide its input is.
     """
     like = _parameter(module, name)
-    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like))
+    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
 
 
 def linear_of(module: nn.Module, name: str) -> Linear | None:
@@ -134,6 +174,9 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
     """
     if is_plain(module):
         return None
+    quantised = dequantised(module)
+    if quantised is not None:
+        return quantised
     own, kept = response(module, name), _kept.get(module)
     if kept and (kept[0].dtype, kept[0].device) == (own.dtype, own.device) and torch.equal(kept[0], own):
         return kept[1]
@@ -155,16 +198,38 @@ def matrix(part: Any, name: str) -> Tensor:
         name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
     """
     linear = _linear_of_part(part, name)
-    return torch.as_tensor(getattr(part, name)) if linear is None else _by_head(part, name, linear.weight)
+    if linear is not None:
+        return _by_head(part, name, linear.weight)
+    with weights_on_device(part):
+        return torch.as_tensor(getattr(part, name))
+
+
+def has_matrix(part: Any, name: str) -> bool:
+    """Whether attention or a feed-forward has a weight of this name."""
+    if _linear_of_part(part, name) is not None:
+        return True
+    with weights_on_device(part):
+        return getattr(part, name, None) is not None
 
 
 def bias(part: Any, name: str) -> Tensor | None:
     """The bias by which attention or a feed-forward acts ("b_Q" ... "b_out"), laid out likewise; None: there is none."""
     linear = _linear_of_part(part, name)
-    if linear is None:
-        shown: Tensor | None = getattr(part, name, None)
+    if linear is not None:
+        return None if linear.bias is None else _by_head(part, name, linear.bias)
+    shown: Tensor | None = getattr(part, name, None)
+    if shown is None or not shown.is_meta:
         return shown
-    return None if linear.bias is None else _by_head(part, name, linear.bias)
+    return _by_head(part, name, loaded(part._modules[_ROLES[name[2:]]], "bias", shown))
+
+
+def loaded(component: nn.Module, name: str, shown: Tensor) -> Tensor:
+    """A parameter that a bridge's component shows, with its numbers: where it is offloaded, the bridge keeps an empty one."""
+    if not shown.is_meta:
+        return shown
+    module = unwrapped(component)
+    with weights_on_device(module):
+        return module.get_parameter(name)
 
 
 def head_linear(hooked: Any, name: str) -> Linear | None:
@@ -190,7 +255,7 @@ def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
 
 
 def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
-    """Linear modules that are no components: what a part of a layer runs split copies of, and those of a shared expert."""
+    """Linear modules that are not components: what a part of a layer runs split copies of, and those of a shared expert."""
     found: dict[str, nn.Module | None] = {}
     if "split_qkv_matrix" in vars(owner):
         found["qkv"] = owner._modules.get("qkv")
@@ -223,17 +288,20 @@ def _is_copied(name: str) -> bool:
 @torch.no_grad()
 def _adds(module: Any, name: str) -> bool:
     """Whether a module does anything else than the weight that it shows, laid out either way."""
-    own, shown = response(module, name), getattr(module, "weight", torch.empty(0, 0))
+    own = response(module, name)
+    with weights_on_device(module):
+        shown, added = getattr(module, "weight", torch.empty(0, 0)), getattr(module, "bias", None)
     layouts = [weight for weight in (shown, shown.T) if weight.shape == (_width(module, name), own.shape[1])]
-    return not any(_gives(own, weight, getattr(module, "bias", None)) for weight in layouts)
+    return not any(_gives(own, weight, added) for weight in layouts)
 
 
 def _parameter(module: nn.Module, name: str) -> Tensor:
-    for parameter in module.parameters():
-        return parameter
-    raise UnsupportedModelError(
-        f"{name}: a {type(module).__name__} without parameters stands in the place of a linear module. Put a linear one there."
-    )
+    parameter = weight_on_device(module)
+    if parameter is None:
+        raise UnsupportedModelError(
+            f"{name}: a {type(module).__name__} without parameters stands in the place of a linear module. Put a linear one there."
+        )
+    return parameter
 
 
 def _width(module: nn.Module, name: str) -> int:
@@ -248,9 +316,10 @@ def _width(module: nn.Module, name: str) -> int:
 
 @torch.no_grad()
 def _acts_as_shown(module: Any, own: Float[Tensor, "vector d_out"]) -> bool:
-    if isinstance(module, nn.Linear):
-        return _gives(own, module.weight.T, module.bias)
-    return type(module).forward in _PLAIN_FORWARDS and _gives(own, module.weight, module.bias)
+    with weights_on_device(module):
+        if isinstance(module, nn.Linear):
+            return _gives(own, module.weight.T, module.bias)
+        return type(module).forward in _PLAIN_FORWARDS and _gives(own, module.weight, module.bias)
 
 
 def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out"], bias: Tensor | None) -> bool:
@@ -259,11 +328,29 @@ def _gives(own: Float[Tensor, "vector d_out"], weight: Float[Tensor, "d_in d_out
 
 
 @torch.no_grad()
+def _refuse_rounded_inputs(module: nn.Module, name: str, linear: Linear) -> None:
+    like = _parameter(module, name)
+    vectors = _fixed_vectors(_width(module, name)).clone()
+    vectors[:, 0] = _LARGE_ENTRY
+    vectors = vectors.to(like.device, like.dtype)
+    own, expected = _rows_through(module, vectors), vectors @ linear.weight.to(like.dtype)
+    expected = expected if linear.bias is None else expected + linear.bias
+    error = float((own - expected).double().norm() / expected.double().norm())
+    if error > _INPUT_ROUNDED.get(like.dtype, _HALF):
+        raise UnsupportedModelError(
+            f"{name}: a {type(module).__name__} with a quantised weight is not a linear form of its input (off by {error:.1e}): it "
+            "rounds its inputs as well. Expected weight-only quantisation, such as torchao's Int8WeightOnlyConfig."
+        )
+
+
+@torch.no_grad()
 def _read(module: nn.Module, name: str) -> Linear:
     dtype = _parameter(module, name).dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     # Unit vectors through half-precision products would round every weight to that precision.
-    module = module if dtype == wide else copy.deepcopy(module).to(wide)
+    if dtype != wide:
+        hooks = {id(hook): hook for inner in module.modules() if (hook := offloading_hook(inner)) is not None}
+        module = copy.deepcopy(module, hooks).to(wide)  # hooks hold the weights of the whole model
     like, width = _parameter(module, name), _width(module, name)
     with torch.inference_mode(False):
         at_zero = _rows_through(module, like.new_zeros(1, width))[0]

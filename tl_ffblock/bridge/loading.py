@@ -11,10 +11,12 @@ Weights are read from safetensors or GGUF, never from pickles, and no remote cod
 """
 
 import importlib.util
-import json
+import os
+import re
+import resource
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from io import StringIO
@@ -24,11 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 from tl_ffblock.bridge.conversion import converted, exchanged
 from tl_ffblock.bridge.families import FAMILIES
-from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
+from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError, brief
+from tl_ffblock.files import parse_json
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.signatures import strict
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -114,6 +118,18 @@ SHIPPED = {
 }
 
 
+_LONGEST_HEADER = 10**8
+"""Bytes of a safetensors file's header at most, by its format."""
+_WHOLE = re.compile("[IU][0-9]|BOOL")
+"""Types of whole numbers and truth values in a safetensors file."""
+_SIZE_ENTRIES = {
+    "vocabulary": ("vocab_size",),
+    "d_model": ("hidden_size", "n_embd", "d_model"),
+    "feed-forward": ("intermediate_size", "n_inner", "ffn_dim"),
+}
+"""Entries of a config that say how large its matrices are."""
+
+
 @dataclass(frozen=True)
 class Outline:
     """What is known of a model that is not loaded yet; None where only the model can tell."""
@@ -177,19 +193,84 @@ def hub_can_be_reached() -> bool:
 
 
 def _outline_of_folder(folder: Path) -> Outline:
+    _refuse_other_than_files(folder)
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ModelLoadError(f"{folder} has no config.json: expected a model folder in Hugging Face format.") from error
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} cannot be read: {error}.") from error
+    if not isinstance(config, dict):
+        raise ModelLoadError(f"{folder / 'config.json'} holds a {type(config).__name__}: expected names with values.")
+    architectures = config.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
+        raise ModelLoadError(
+            f"{folder / 'config.json'} has the architectures {brief(architectures)}: expected a list of names."
+        )
     if not any(folder.glob("*.safetensors")):
         raise ModelLoadError(
             f"{folder} has no .safetensors file: pickled weights are not read. Save the model again with "
             "save_pretrained(folder, safe_serialization=True)."
         )
     layers = next((config[entry] for entry in LAYER_ENTRIES if isinstance(config.get(entry), int)), None)
+    if layers is not None and layers < 1:
+        raise ModelLoadError(f"{folder / 'config.json'} describes a model of {layers} layers: expected 1 or more.")
+    headers = dict(_headers(folder))
+    whole = [
+        name for name, entry in headers.items() if name.endswith(".weight") and _WHOLE.match(str(entry.get("dtype")))
+    ]
+    if whole and "quantization_config" not in config:
+        raise ModelLoadError(
+            f"{folder} holds whole numbers in place of weights ({', '.join(whole[:_TENSORS_NAMED])}): save the model in floating point."
+        )
+    _refuse_too_large(folder, config, layers or 0, headers)
     return Outline(folder.resolve().name, layers, _order(config))
+
+
+def _refuse_other_than_files(folder: Path) -> None:
+    """Refuse a pipe, which would be waited for, a device, a folder, and a link to nothing in the place of a file of the model."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors", ".txt", ".model") and not path.is_file():
+            raise ModelLoadError(
+                f"{path} is not a file, but a folder, a device, a pipe, or a link to what is gone: download or save the model again."
+            )
+
+
+def _headers(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Names of the tensors in a folder's safetensors files, with what the files say of them."""
+    for file in folder.glob("*.safetensors"):
+        with file.open("rb") as stream, suppress(ValueError):  # no header: refused by who reads the weights
+            header = parse_json(stream.read(int.from_bytes(stream.read(8), "little") % _LONGEST_HEADER))
+            if isinstance(header, dict):
+                yield from ((name, entry) for name, entry in header.items() if isinstance(entry, dict))
+
+
+def _refuse_too_large(folder: Path, config: dict[str, Any], n_layers: int, names: Iterable[str]) -> None:
+    """Refuse a config of more layers than the files hold weights of, or of more numbers than memory holds, before it is built."""
+    numbers = (int(number) for name in names for number in re.findall(r"\.([0-9]{1,9})\.", name))
+    held = 1 + max(numbers, default=-1)
+    if n_layers > held > 0 and "num_hidden_groups" not in config:  # ALBERT's layers share their weights
+        raise ModelLoadError(
+            f"{folder / 'config.json'} says {n_layers} layers, and the weights are of {held}: one of them is of another model."
+        )
+    sizes = {
+        kind: next((config[entry] for entry in entries if isinstance(config.get(entry), int)), 0)
+        for kind, entries in _SIZE_ENTRIES.items()
+    }
+    d_model = sizes["d_model"]
+    n_bytes = 4 * d_model * (sizes["vocabulary"] + max(n_layers, 1) * (d_model + sizes["feed-forward"]))
+    there_are = min(
+        [
+            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+            *filter(lambda n: n > 0, resource.getrlimit(resource.RLIMIT_AS)),
+        ]
+    )
+    if n_bytes > there_are:
+        said = ", ".join(f"{kind} {size}" for kind, size in sizes.items())
+        raise ModelLoadError(
+            f"{folder / 'config.json'} describes a model of {n_bytes / 1e9:,.0f} GB or more ({said}), "
+            f"and this machine has {there_are / 1e9:,.0f} GB of memory: use another machine, or the config that belongs to the weights."
+        )
 
 
 def _order(config: dict[str, Any]) -> Order | None:
@@ -359,3 +440,19 @@ def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     line = text[0] if text else type(error).__name__
     return line if line.endswith((".", "!")) else f"{line}."
+
+
+def native_model(**entries: Any) -> "tuple[Any, dict[str, Tensor]]":
+    """A model of TransformerLens' own modules, in eval mode, and its parameters by name, to be written to.
+
+    Args:
+        **entries: Of `TransformerBridgeConfig`.
+    """
+    import torch
+    from transformer_lens.config import TransformerBridgeConfig
+    from transformer_lens.model_bridge import TransformerBridge
+
+    with torch.random.fork_rng(devices=[]):
+        model = TransformerBridge.boot_native(TransformerBridgeConfig(**entries)).eval()
+    named = model.original_model.named_parameters()
+    return model, {name.replace("._original_component", ""): weight for name, weight in named}

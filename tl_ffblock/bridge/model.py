@@ -7,10 +7,10 @@ holds for one fingerprint.
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple, get_args
 from weakref import WeakKeyDictionary
@@ -20,12 +20,20 @@ import xxhash
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.bridge.callbacks import (
+    HookedModel,
+    HookPoint,
+    is_listened_to,
+    module_callbacks,
+    silence,
+    user_callbacks,
+)
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.layers import BoundLayer
-from tl_ffblock.bridge.linears import refuse_unreadable, responses_of
+from tl_ffblock.bridge.linears import plain_tensors, refuse_unreadable, responses_of
+from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_device, weights_on_device
 from tl_ffblock.bridge.refusals import active_dropout, refuse
-from tl_ffblock.bridge.taps import HookedModel, HookPoint, is_listened_to, module_callbacks, silence, user_callbacks
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
 from tl_ffblock.layer.fast.buffers import HeadProducts
 from tl_ffblock.layer.positions import layer_number, several
@@ -35,6 +43,10 @@ MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head",
 """No map depends on them, and an encoder saved without a head gets a random one."""
 UNTRAINED_HEAD = "untrained_head"
 """Entry of the configuration of a Hugging Face model that was given a random head when it was loaded."""
+
+
+# Modules of a bridge whose weights may be tied to those of others.
+_TIED = ("unembed", "_container_state_owners")
 
 
 @dataclass
@@ -47,7 +59,9 @@ class Memory:
     where they cannot. `ends_held` says that the last layer's last scope was found to be what the model reads next, `reads_out`
     that the read-out of its last layer's output was found to be its logits. `logit_differences` are, by rules, how far its
     logits are from its own under linearised rules: zero. `attends_inside` says that its attention is Hugging Face's own module,
-    whose scores HookPoints show when they were used; None before it was tried. `products` are those of its heads' output
+    whose scores HookPoints show when they were used; None before it was tried. `by_rows_differs` is how far its
+    logits are from its own with attention by rows (attention.py), None before it was tried. `biases` says which of its biases
+    are not zero. `products` are those of its heads' output
     matrices with what follows.
     """
 
@@ -60,7 +74,9 @@ class Memory:
     reads_out: bool = False
     logit_differences: dict[Any, float] = field(default_factory=dict)
     attends_inside: bool | None = None
-    products: HeadProducts = field(default_factory=HeadProducts)
+    by_rows_differs: float | None = None
+    biases: dict[Any, bool] = field(default_factory=dict)
+    products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 
 # By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change.
@@ -131,8 +147,10 @@ class Model:
 
     @property
     def parameter(self) -> Tensor:
-        """Its first parameter: the model's dtype, and the device where it takes its input."""
-        return next(self.hooked.parameters())
+        """A tensor of its first parameter's dtype, the model's, on the device where it takes its input."""
+        parameter = weight_on_device(self.hooked)
+        assert parameter is not None, "a model has parameters"
+        return parameter
 
     @property
     def device(self) -> torch.device:
@@ -183,6 +201,11 @@ class Model:
         """Tokens that it reads at most; None where it sets no limit."""
         return getattr(self.hooked.cfg, "n_ctx", None)
 
+    @property
+    def rotates(self) -> bool:
+        """Whether attention multiplies queries and keys after a rotary embedding."""
+        return getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary"
+
     def at_once(self, budgets: Mapping[str, int], numbers: int) -> int:
         """How many things of so many numbers each fit a budget in bytes, by device; one always does."""
         parameter = self.parameter
@@ -226,9 +249,16 @@ class Model:
                 "language-model head, or read directions in its residual stream."
             )
 
+    @property
+    def embedding_matrix(self) -> Float[Tensor, "d_vocab d_model"]:
+        """W_E."""
+        with weights_on_device(self.hooked.embed):
+            return self.hooked.W_E.detach()
+
     def token_vectors(self, ids: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
         """Rows of the embedding matrix: what a token is before its position and all layers."""
-        return self.hooked.W_E.detach()[ids.to(self.hooked.W_E.device)].float().cpu()
+        matrix = self.embedding_matrix
+        return matrix[ids.to(matrix.device)].float().cpu()
 
     def weights_digest(self, *, head: bool = False) -> str:
         """A digest of every parameter up to the last layer, or with the head, by name, shape and bytes.
@@ -242,7 +272,7 @@ class Model:
                 flat = tensor.detach().cpu().contiguous().reshape(-1)
                 digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
                 digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
-        for name, response in responses_of(self.hooked).items():  # an adapter's scale is no parameter
+        for name, response in responses_of(self.hooked).items():  # an adapter's scale is not a parameter
             digest.update(f"{name} {response.cpu().tolist()}".encode())
         return digest.hexdigest()
 
@@ -250,7 +280,14 @@ class Model:
         """A copy whose parameters are drawn anew, each tensor from a normal distribution of its own mean and deviation.
 
         The baseline of probes: a model like this one with weights that learned nothing. The model itself stays as it is.
+
+        Raises:
+            UnsupportedModelError: if weights are offloaded or quantised.
         """
+        if any(weight.hook or len([*plain_tensors(weight.shown)]) > 1 for weight in _weights(self.hooked)):
+            raise UnsupportedModelError(
+                f"{self.name} has offloaded or quantised weights, of which no random copy is drawn. Load it whole and unquantised."
+            )
         hooked = copy.deepcopy(self.hooked)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -267,7 +304,7 @@ def identify(model: Any) -> Model:
     A `Model` is given back as it is.
 
     Raises:
-        InputError: if it is no TransformerLens model, or drops activations at random.
+        InputError: if it is not a TransformerLens model, or drops activations at random.
         UnsupportedModelError: if it is not decomposed, with the reason.
     """
     if isinstance(model, Model):
@@ -346,37 +383,44 @@ def weights_fingerprint(hooked: Any) -> str:
     """
     adapted = responses_of(hooked)
     digest = _parameters_digest(hooked)
-    # An adapter's scale, and whether it is on, is no parameter.
+    # An adapter's scale, and whether it is on, is not a parameter.
     return _digest(list(adapted.values()), " ".join((digest, *adapted))) if adapted else digest
 
 
 def _parameters_digest(hooked: Any) -> str:
-    tensors, made_of = list(_weights(hooked)), " ".join(_settings_of_modules(hooked))
-    if _on_cpu(tensors):
+    weights, made_of = list(_weights(hooked)), " ".join(_settings_of_modules(hooked))
+    tensors = (tensor for weight in weights for tensor in plain_tensors(weight.read()))
+    if _on_cpu(weights):
         return _digest(tensors, made_of)
-    signature = (made_of, *_signature(tensors))
+    signature = (made_of, *_signature(weights))
     if _digested.get(hooked, ((), ""))[0] != signature:
         _digested[hooked] = signature, _digest(tensors, made_of)
     return _digested[hooked][1]
 
 
-def _on_cpu(tensors: Sequence[Tensor]) -> bool:
-    return all(tensor.device.type == "cpu" for tensor in tensors)
+def _on_cpu(weights: Sequence[StoredWeight]) -> bool:
+    """Whether all weights lie in memory that is read at its own speed, and in no file."""
+    return all(weight.file is None and weight.shown.device.type in ("cpu", "meta") for weight in weights)
 
 
-def _weights(hooked: Any) -> Iterator[Tensor]:
+def _weights(hooked: Any) -> Iterator[StoredWeight]:
+    """Every parameter and buffer once, also those that modules share."""
     random_modules = () if _has_trained_head(hooked) else MODULES_AFTER_LAST_LAYER
     known: set[int] = set()
+    offloaded: list[StoredWeight] = []
     for name, module in hooked.named_modules():
         if random_modules and name.startswith(random_modules):
             continue
         # Rotary frequencies that follow the length of the text (transformers' longrope, dynamic) are those of the last one.
         follows = any(kind in str(vars(module).get("rope_type", "")) for kind in ("longrope", "dynamic"))
-        buffers = () if follows else module._buffers.values()
-        for tensor in (*module._parameters.values(), *buffers):
-            if tensor is not None and id(tensor) not in known:
-                known.add(id(tensor))
-                yield tensor.detach()
+        for weight in stored_weights(module, buffers=not follows):
+            if id(weight.shown) in known:
+                continue
+            if weight.hook and name.startswith(_TIED) and any(map(weight.equals, offloaded)):
+                continue  # tied to an earlier one, and kept twice by accelerate
+            known.add(id(weight.shown))
+            offloaded += [weight] if weight.hook else []
+            yield weight
 
 
 def _settings_of_modules(hooked: Any) -> Iterator[str]:
@@ -391,16 +435,20 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
         yield from _numbers_of(config)
 
 
+# Methods of modules that accelerate replaces, to warn who moves a model that it has placed.
+_MOVES = ("to", "cuda", "npu", "mlu", "sdaa", "musa", "xpu")
+
+
 def _numbers_of(owner: object) -> Iterator[str]:
     for name, value in vars(owner).items():
         named = not (name.startswith("_") or name == "training" or "cached" in name)
         if named and isinstance(value, int | float):
             yield f"{name}={value!r}"
-        elif named and isinstance(value, FunctionType | BuiltinFunctionType):
+        elif named and isinstance(value, FunctionType | BuiltinFunctionType) and name not in _MOVES:
             yield f"{name}={value.__qualname__}"
 
 
-def _digest(tensors: Sequence[Tensor], begin: str = "") -> str:
+def _digest(tensors: Iterable[Tensor], begin: str = "") -> str:
     digest = xxhash.xxh3_64(begin.encode())
     for tensor in tensors:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -409,14 +457,18 @@ def _digest(tensors: Sequence[Tensor], begin: str = "") -> str:
     return digest.hexdigest()
 
 
-def _signature(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Where weights lie and how long each is: few kernels and one wait, whatever their number."""
+def _signature(weights: Sequence[StoredWeight]) -> tuple[Any, ...]:
+    """Where weights lie and how long each is: few kernels and one wait, whatever their number; of files size and time."""
+    files = sorted({weight.file for weight in weights if weight.file})
+    kept = (weight.read() for weight in weights if not weight.file)
+    tensors = [tensor for weight in kept for tensor in plain_tensors(weight)]
     floating: dict[torch.device, list[Tensor]] = {}
     for tensor in tensors:
         if tensor.is_floating_point() and tensor.device.type != "meta" and tensor.numel():
             floating.setdefault(tensor.device, []).append(tensor)
     norms = [torch.stack(torch._foreach_norm(of_device)).tolist() for of_device in floating.values()]
-    return tuple(tensor.data_ptr() for tensor in tensors if tensor.device.type != "meta"), *map(tuple, norms)
+    stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return tuple(tensor.data_ptr() for tensor in tensors if tensor.device.type != "meta"), *map(tuple, norms), stamps
 
 
 def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int, ...]:

@@ -20,11 +20,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tl_ffblock.bridge.callbacks import LastCallback
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.linears import head_linear
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.taps import Tap
+from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 
 Reading: TypeAlias = Literal["final_norm", "direction"]
@@ -81,14 +82,18 @@ def unembedding(model: Model) -> Float[Tensor, "d_model d_vocab"]:
     """W_U."""
     hooked: Any = model.hooked
     linear = head_linear(hooked, "unembed")
-    weight: Tensor = hooked.unembed.W_U
-    return weight.detach() if linear is None else linear.weight.to(weight.dtype)
+    if linear is not None:
+        return linear.weight.to(model.parameter.dtype)
+    with weights_on_device(hooked.unembed):
+        weight: Tensor = hooked.unembed.W_U
+    return weight.detach()
 
 
 def bias_of_unembedding(model: Model) -> Float[Tensor, " d_vocab"] | None:
     """b_U; None where there is none."""
     linear, shown = head_linear(model.hooked, "unembed"), model.hooked.get_submodule("unembed")
-    bias: Tensor | None = getattr(shown, "b_U", None) if linear is None else linear.bias
+    with weights_on_device(shown):
+        bias: Tensor | None = getattr(shown, "b_U", None) if linear is None else linear.bias
     return None if bias is None else bias.detach()
 
 
@@ -116,7 +121,7 @@ def _check(model: Model) -> None:
     tokens = probe_tokens(model.hooked)
     kept: dict[str, Tensor] = {}
     with model.hooks_disabled():
-        with Tap(model.hook_points[model.output_name], partial(kept.__setitem__, "output")):
+        with LastCallback(model.hook_points[model.output_name], partial(kept.__setitem__, "output")):
             logits = forward(model, Batch(tokens))[0]
         own = _own_logits(model, kept["output"].reshape(tokens.shape[1], -1))
     error = float((own - logits).abs().max() / logits.abs().max())

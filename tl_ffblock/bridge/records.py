@@ -1,6 +1,6 @@
 """HookPoints of a layer -> its `LayerRecord`, as soon as its last tensor has come.
 
-1. Taps read every site after all other callbacks (taps.py); leaving the context removes them.
+1. Every site is read after all other callbacks (callbacks.py); leaving the context removes the reading ones.
 2. Watches notice whether another callback changed a tensor inside the block: then what parts and bias
    miss is that edit's effect.
 3. An edit of a pattern that attention has used already (BERT, OPT, GPT-J bridges: Hugging Face computes
@@ -19,9 +19,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from tl_ffblock.bridge.attention import shown
+from tl_ffblock.bridge.callbacks import HookPoint, LastCallback, Watch
 from tl_ffblock.bridge.layers import BEFORE_GAIN, BoundLayer, ExtraSite
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.taps import HookPoint, Tap, Watch
 from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Normalise
@@ -167,15 +168,21 @@ class _Collector:
 
 @contextmanager
 def collecting(
-    model: Model, spec: CaptureSpec, handle: RecordHandler | None = None, *, watch: bool = True
+    model: Model,
+    spec: CaptureSpec,
+    handle: RecordHandler | None = None,
+    *,
+    watch: bool = True,
+    by_rows: bool = False,
 ) -> Iterator[Records]:
-    """Taps and watches on the layers of a spec, for every forward pass inside the context.
+    """Callbacks on the layers of a spec, for every forward pass inside the context.
 
     Args:
         model: The model.
         spec: What to keep.
         handle: Gets each layer's record as soon as it is complete; None keeps it in the records.
         watch: Whether other callbacks may change tensors. Where nobody listens there is nothing to notice.
+        by_rows: Whether attention runs by rows (`attention.shown`); nobody else may listen then.
     """
     records = Records(model, spec.layers)
 
@@ -196,11 +203,12 @@ def collecting(
             fit(model.hook_point(model.layers[collector.layer].values_name).register_forward_pre_hook(collector.attend))
             for point in inside[collector.layer]:
                 fit(Watch(point, partial(collector.mark_edited, of_pattern=point is pattern)))
-        fit(Tap(model.hook_point(model.layers[spec.layers[0]].sites["resid_pre"]), records.forget))
+        fit(LastCallback(model.hook_point(model.layers[spec.layers[0]].sites["resid_pre"]), records.forget))
         fit(model.hooked.embed.register_forward_pre_hook(records.embeds, with_kwargs=True))
         for collector in collectors:
             for site, name in collector.names.items():
-                fit(Tap(model.hook_point(name), partial(collector.receive, site)))
+                fit(LastCallback(model.hook_point(name), partial(collector.receive, site)))
+        stack.enter_context(shown(model, pattern=True, rows=spec.rows if by_rows else None, by_rows=by_rows))
         yield records
 
 
@@ -224,9 +232,8 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
     """A layer's record from its sites; a norm's output read before its gain gets it here."""
     block, resid_pre = layer.read(spec.dtype), tensors["resid_pre"]
     batch, positions = resid_pre.shape[:2]
-    queries = (torch.arange(positions).expand(batch, positions) if spec.rows is None else spec.rows).to(
-        resid_pre.device
-    )
+    every_row = torch.arange(positions, device=resid_pre.device).expand(batch, positions)
+    queries = every_row if spec.rows is None else spec.rows.to(resid_pre.device)
     if edited and block.causal:
         later = torch.arange(tensors["pattern"].shape[-1], device=queries.device) > queries[..., None]
         if bool((tensors["pattern"].detach() * later.to(tensors["pattern"].device)[:, None]).any()):
@@ -249,7 +256,7 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
     for step in STEPS[layer.order]:
         scope, operation = step.scope, step.operation
         if f"whole.{scope}" not in tensors:
-            # x + attention of a parallel block is no tensor of the model
+            # x + attention of a parallel block is not a tensor of the model
             assert operation == Add("Attn", INPUT), scope
             whole[scope] = whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
             continue
@@ -279,7 +286,9 @@ def one_for_all_heads(site: str, tensor: Tensor) -> Tensor:
 def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int], *, copy: bool = True) -> Tensor:
     """The rows asked for; `copy` makes it a tensor that no later in-place edit can reach."""
     if site == "pattern":
-        return tensor if rows is None else torch.take_along_dim(tensor, rows.to(tensor.device)[:, None, :, None], dim=2)
+        if rows is None or tensor.shape[2] == rows.shape[1]:  # by rows only those are shown
+            return tensor
+        return torch.take_along_dim(tensor, rows.to(tensor.device)[:, None, :, None], dim=2)
     heads: Sequence[int] = tensor.shape[2:] if site in ("value", "key", "query") else ()
     if not heads:
         if tensor.numel() != size[0] * size[1] * tensor.shape[-1]:

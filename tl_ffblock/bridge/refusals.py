@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from tl_ffblock.bridge.families import FAMILIES, supported
+from tl_ffblock.bridge.offloaded import has_lost_weights
 from tl_ffblock.errors import UnsupportedModelError
 
 # Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it.
@@ -89,9 +90,9 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
         if family.needs
     ),
     (
-        lambda model, *_: any(parameter.is_meta for parameter in model.parameters()),
-        "{architecture} has weights on no device (offloaded by accelerate): they cannot be read. Give device_map "
-        "devices that hold the whole model.",
+        lambda model, *_: has_lost_weights(model),
+        "{architecture} has weights on no device, and no hook of accelerate's loads them: they cannot be read. Load the model "
+        "with its weights, or with a device_map of CPU and disk.",
     ),
     (
         lambda model, *_: bool(_option(model.cfg, "use_attention_sinks")) and hasattr(model.blocks[0].mlp, "experts"),
@@ -168,13 +169,14 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "
-            "which is no known block form: Attn + resid_pre = Atb does not hold."
+            "which is not a known block form: Attn + resid_pre = Atb does not hold."
         )
     for name, parameter in block.named_parameters():
         if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
             yield (
-                f"{name} is {parameter.dtype}: quantised weights cannot be read exactly. Load the model in bfloat16, float16 or "
-                "float32."
+                f"{name} is {parameter.dtype}: quantised weights cannot be read exactly where they do not say what they stand for "
+                "(bitsandbytes packs them by machine, and rounds inputs where it uses 8 bits). Load the model in bfloat16, float16 "
+                "or float32, undo it with model.dequantize(), or quantise weights alone by torchao."
             )
 
 
@@ -185,7 +187,7 @@ def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
             if getattr(norm, "use_native_layernorm_autograd", True) or getattr(
                 norm.config, "layer_norm_folding", False
             ):
-                continue  # Hugging Face's module runs, or this is no norm
+                continue  # Hugging Face's module runs, or this is not a norm
             epsilon, runs = getattr(norm.original_component, "eps", None), getattr(norm.config, "eps", None)
             if epsilon is not None and epsilon != runs:
                 yield (

@@ -22,12 +22,13 @@ import torch
 from jaxtyping import Float, Int, Integer, Shaped
 from torch import Tensor
 
+from tl_ffblock.bridge.attention import runs_by_rows
 from tl_ffblock.bridge.capture import NothingMoreToRead, records_of_cache, refuse_other_cache
-from tl_ffblock.bridge.inputs import Batch, RunSequence, forward, is_single, label, prepare, read_input
+from tl_ffblock.bridge.inputs import Batch, RunSequence, drop_graph, forward, is_single, label, prepare, read_input
 from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
-from tl_ffblock.bridge.selfcheck import check_once, hold_end, probe, refuse_nan
+from tl_ffblock.bridge.selfcheck import check_end, check_once, probe, refuse_at_once, refuse_nan
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import TOLERANCE, BatchRecords, LayerRecord, Method, Precision, Settings, ValueBias
@@ -43,13 +44,18 @@ Layers: TypeAlias = Sequence[int] | int | None
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 
 
-class RunOptions(TypedDict, total=False):
-    """How the model is run."""
+class InputOptions(TypedDict, total=False):
+    """What is said of token ids beside them."""
 
     attention_mask: Shaped[Tensor, "*batch pos"] | None
     """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
     token_type_ids: Integer[Tensor, "*batch pos"] | None
     """The segment of each token, for BERT."""
+
+
+class RunOptions(InputOptions, total=False):
+    """How the model is run."""
+
     fwd_hooks: Hooks
     """Hooks for this run, as in `run_with_hooks`. A hook sees the batch of a token tensor; texts of a list run one by one
     under hooks, so that it sees a batch of one whatever their lengths."""
@@ -72,11 +78,15 @@ class SettingsOptions(TypedDict, total=False):
     """Arithmetic of the decomposition, whatever the model's."""
 
 
+MaxMemory: TypeAlias = float | int | str | None
+"""Bytes, or a text such as "4GB"; None means what is free."""
+
+
 class ChunkOption(TypedDict, total=False):
     """How the norms of many pairs are made."""
 
     chunk_bytes: int | None
-    """What the rows of the large product may occupy at a time."""
+    """Deprecated, see `max_memory`: what the rows of the large product may occupy at a time."""
 
 
 class CallOptions(RunOptions, SettingsOptions, total=False):
@@ -85,6 +95,9 @@ class CallOptions(RunOptions, SettingsOptions, total=False):
 
 class MapOptions(CallOptions, ChunkOption, total=False):
     """The same for a call that makes maps."""
+
+    max_memory: MaxMemory
+    """What the call may hold over the model."""
 
 
 DEFAULTS: dict[str, Any] = {
@@ -97,6 +110,7 @@ DEFAULTS: dict[str, Any] = {
     "value_bias": "bias",
     "rtol": None,
     "precision": None,
+    "max_memory": None,
     "chunk_bytes": None,
 }
 """What the options are where they are not given."""
@@ -142,7 +156,7 @@ class Run:
         for batch in self.batches:
             self._deliver_batch(batch, receiver, check=check)
         if check:
-            hold_end(self.model, self.settings.dtype, self.layers)
+            check_end(self.model, self.settings.dtype, self.layers)
 
     def by_layer(self, measure: Callable[[LayerRecord, int], T], *, check: bool = True) -> list[dict[int, T]]:
         """What is measured of every record: of each sequence by layer.
@@ -162,7 +176,7 @@ class Run:
 
     def as_asked(self, results: Iterable[T]) -> T | list[T]:
         """One result where the input was one sequence, otherwise the list of all."""
-        listed: list[T] = Results(results)  # type: ignore[type-var]  # of vectors, too, which are no results yet
+        listed: list[T] = Results(results)  # type: ignore[type-var]  # of vectors, too, which are not results yet
         return listed[0] if self.single else listed
 
     @property
@@ -175,14 +189,19 @@ class Run:
         return self.model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
 
     def _deliver_batch(self, batch: Batch, receiver: Receiver, *, check: bool) -> None:
-        spec = CaptureSpec(self.layers, self.settings.dtype, self._rows(batch), self.extra)
+        chosen, rows = self._rows(batch), None
+        if self.cache is None:  # of a cache they are what was captured
+            every_row = [list(range(batch.tokens.shape[1]))] * len(batch.numbers)
+            rows = every_row if chosen is None else chosen.tolist()
+        chosen = None if chosen is None else chosen.to(self.model.device, non_blocking=True)  # once for all layers
+        spec = CaptureSpec(self.layers, self.settings.dtype, chosen, self.extra)
 
         @torch.no_grad()
         def handle(record: LayerRecord) -> None:
             sequences = [self.sequences[number] for number in batch.numbers]
             real = [batch.real(index) for index in range(len(sequences))]
             asked = [sequence.ascending for sequence in sequences]
-            records = BatchRecords(record, batch.numbers, real, asked, lengthened=bool(batch.lengths))
+            records = BatchRecords(record, batch.numbers, real, asked, lengthened=bool(batch.lengths), rows=rows)
             if check:
                 self._check(records)
             receiver(records)
@@ -201,11 +220,13 @@ class Run:
 
         def on_record(record: LayerRecord) -> None:
             handle(record)
+            drop_graph(model.layers[record.layer].block)
             left.discard(record.layer)
             if not (left or listened_to or self.keeps_logits):
                 raise NothingMoreToRead
 
-        recording = collecting(model, spec, on_record, watch=listened_to)
+        by_rows = not listened_to and runs_by_rows(model, batch)
+        recording = collecting(model, spec, on_record, watch=listened_to, by_rows=by_rows)
         with suppress(NothingMoreToRead), self.hooks(), recording as records:
             logits = forward(model, batch)
             if self.keeps_logits:
@@ -224,10 +245,13 @@ class Run:
 
     def _check(self, records: BatchRecords) -> None:
         """Refuse NaN, and what contradicts the model's weights: of padding, where anything may be, nothing is asked."""
+        checked = records.batch.layer in self.model.memory.checked
         for record in [records.batch] if records.alike else records.values():
-            refuse_nan(self.model, record)
-        at_once = records.alike and records.batch.layer in self.model.memory.checked
-        for record in [records.batch] if at_once else records.values():
+            if checked:
+                refuse_at_once(self.model, record, self.settings.rtol)
+            else:
+                refuse_nan(self.model, record)
+        for record in () if checked else records.values():
             check_once(self.model, record, self.settings.rtol)
 
 
@@ -300,6 +324,8 @@ def settings_of(model: Model, options: MapOptions) -> Settings:
     Raises:
         InputError: for options that cannot be used.
     """
+    if options.get("chunk_bytes") is not None:
+        warnings.warn("chunk_bytes is max_memory now", DeprecationWarning, stacklevel=4)
     if model.is_processed:
         warnings.warn(
             f"{model.name} has processed weights (folded norms or centred weights): these maps are of the processed model, "

@@ -6,9 +6,10 @@ the layer's whole program (scopes.py), from its input to the next norm, so a blo
 else misses one of them.
 
 An edited run cannot tell a wrong reading of the model from the effect of the edit, so under hooks the identities are
-checked on eight clean tokens (`probe`), once per model. So is what the model reads next after its last layer (`hold_end`).
+checked on eight clean tokens (`probe`), once per model. So is what the model reads next after its last layer (`check_end`).
 """
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,17 +19,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tl_ffblock.bridge.callbacks import LastCallback
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.records import CaptureSpec, collecting
-from tl_ffblock.bridge.taps import Tap
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer
 from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
 
 _ROWS = 16
+_MASKED_NUMBERS = 2**20
+"""How many numbers of patterns are compared with their mask at a time."""
 _CAUSAL = "pattern is zero after the query"
 # TransformerLens's own modules that read the last layer's last scope.
 _HEADS = ("unembed", "mlm_head")
@@ -63,6 +66,30 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
         checked.add(record.layer)
 
 
+@torch.no_grad()
+def refuse_at_once(model: Model, record: LayerRecord, rtol: float) -> None:
+    """`refuse_nan` and `check_once` of a layer whose identities were checked before: a record without fault is asked once.
+
+    Raises:
+        InputError: as `refuse_nan`.
+        IdentityError: as `check_once`.
+        UnsupportedModelError: as `check_once`.
+    """
+    # A sum is NaN or infinite if a term is. Where only the sum is, the terms are looked at.
+    found = [
+        tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).to(record.resid_pre.device)
+        for tensor in (record.resid_pre, *record.whole.values())
+    ]
+    masked = record.block.causal and not record.edited
+    *sums, error = torch.stack(
+        [*found, _error_after_query(record).to(found[0]) if masked else found[0].new_zeros(())]
+    ).tolist()
+    if all(map(math.isfinite, sums)) and error == 0:
+        return
+    refuse_nan(model, record)
+    check_once(model, record, rtol)
+
+
 def refuse_nan(model: Model, record: LayerRecord) -> None:
     """Refuse a record in which the model's own tensors hold NaN or infinity.
 
@@ -93,7 +120,7 @@ def _contradiction(model: Model, layer: int, broken: str) -> Exception:
 def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
     """Every identity of a block with its largest relative error over the rows."""
     if record.block.causal:
-        yield _CAUSAL, _error_after_query(record)
+        yield _CAUSAL, float(_error_after_query(record))
     attention, before = record.block.attention, record.block.attn_norm
     expected = attention.values(record.resid_pre if before is None else before(record.resid_pre))
     # HookedTransformer has W_V once for every head, where its HookPoint shows the key-value heads.
@@ -141,10 +168,15 @@ def _error(found: Tensor, expected: Tensor) -> float:
 
 
 @torch.no_grad()
-def _error_after_query(record: LayerRecord) -> float:
-    later = torch.arange(record.pattern.shape[-1], device=record.queries.device) > record.queries[..., None]
-    # By head, lest as much memory as all patterns is needed once more.
-    return max(float((head * later.to(head.device)).abs().max()) for head in record.pattern.unbind(dim=-3))
+def _error_after_query(record: LayerRecord) -> Float[Tensor, ""]:
+    pattern = record.pattern
+    later = (torch.arange(pattern.shape[-1], device=record.queries.device) > record.queries[..., None]).to(
+        pattern.device
+    )
+    # By some heads, lest as much memory as all patterns is needed once more.
+    some = max(1, _MASKED_NUMBERS * pattern.shape[-3] // pattern.numel())
+    masked = [(heads * later.unsqueeze(-3)).abs().amax() for heads in torch.split(pattern, some, dim=-3)]
+    return masked[0] if len(masked) == 1 else torch.stack(masked).amax()
 
 
 def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
@@ -160,10 +192,10 @@ def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
     for layer in layers:
         check_once(model, records[layer].sequence(0), model.tolerance)
     model.memory.probed.update(layers)
-    hold_end(model, dtype, layers)
+    check_end(model, dtype, layers)
 
 
-def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
+def check_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
     """Compare the last layer's last scope with what the model reads next: what enters its unembedding, or a matrix before it.
 
     A bridge need not have a component for every norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3): the scope
@@ -197,7 +229,7 @@ def hold_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, alway
 
     spec = CaptureSpec((last,), dtype)
     with model.hooks_disabled(), collecting(model, spec) as records, ExitStack() as stack:
-        stack.callback(Tap(model.hook_points[model.output_name], begun.append).remove)
+        stack.callback(LastCallback(model.hook_points[model.output_name], begun.append).remove)
         for name, module in _after_layers(model):
             stack.callback(module.register_forward_pre_hook(partial(enter, name)).remove)
         forward(model, Batch(probe_tokens(model.hooked)))

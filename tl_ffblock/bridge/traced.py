@@ -12,26 +12,29 @@ and not what happens inside. The rules have to be in place both times, which is 
 layers run twice.
 """
 
+import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from transformers import Cache
 
+from tl_ffblock.bridge.attention import runs_by_rows, shown
+from tl_ffblock.bridge.callbacks import change_input
+from tl_ffblock.bridge.gradient_cache import END, GradientCache, Place
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
+from tl_ffblock.bridge.inputs import Batch, drop_graph, forward, give_memory_back
 from tl_ffblock.bridge.linearised import Rules, linearised, unembedding_bias
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import bias_of_unembedding, unembedding
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.selfcheck import probe
-from tl_ffblock.bridge.tape import END, Place, Tape
 from tl_ffblock.errors import CaptureError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import carried, secant
 
@@ -52,7 +55,7 @@ def with_gradients() -> Iterator[None]:
 class Backward:
     """What came back of one backward pass; zero where a target does not depend on it."""
 
-    dials: dict[Place, Float[Tensor, "*target batch pos"]]
+    gates: dict[Place, Float[Tensor, "*target batch pos"]]
     """Shares, by what brings them; of several targets at once [target batch pos]."""
     kept: dict[tuple[str, int], Tensor]
     """Derivatives by tensors inside layers, by name and layer."""
@@ -65,29 +68,53 @@ class Traced:
     model: Model
     rules: Rules
     batch: Batch
-    tape: Tape
+    cache: GradientCache
     logits: Float[Tensor, "batch pos d_vocab"]
     twice: bool = False
     """Whether layers kept their inputs alone, and run again in the backward pass."""
+    by_rows: bool = False
+    """Whether attention ran by rows."""
 
-    def backward(self, tensor: Tensor, gradient: Tensor, *, again: bool = False) -> Backward:
+    def sum_of_logits(self) -> Float[Tensor, ""]:
+        """NaN or infinite if a logit is, and read in one go; half precision would overflow."""
+        logits = self.logits.detach()
+        return logits.sum(dtype=torch.promote_types(logits.dtype, torch.float32))
+
+    def refuse_nan(self, sum_of_logits: float) -> None:
+        """Refuse logits whose sum is NaN or infinite.
+
+        Raises:
+            InputError: if it is.
+        """
+        if not math.isfinite(sum_of_logits):
+            raise InputError(
+                f"{self.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "
+                "wider dtype."
+            )
+
+    def backward(
+        self, tensor: Tensor, gradient: Tensor, *, again: bool = False, read: Bool[Tensor, "batch pos"] | None = None
+    ) -> Backward:
         """One backward pass.
 
         Args:
             tensor: Where it begins: the logits, or the residual stream at a layer.
             gradient: The target's derivative by it; with an axis more, those of several targets, whose passes run at once.
             again: Whether another backward pass follows, so that the run is kept.
+            read: Where the derivative by logits is not zero, if that is known on the CPU.
         """
-        short = self._from_unembedding(gradient) if tensor is self.logits else None
+        short = self._from_unembedding(gradient, read) if tensor is self.logits else None
         if short is not None:
             tensor, gradient, bias = short
-        asked = self.tape.keeps - {"value", "pattern", "norms"}
-        wanted = {key: held for key, held in self.tape.kept.items() if key[0] in asked}
-        leaves = [*self.tape.dials.values(), *wanted.values()]
+        asked = self.cache.keeps - {"value", "pattern", "norms"}
+        wanted = {key: held for key, held in self.cache.kept.items() if key[0] in asked}
+        leaves = [*self.cache.gates.values(), *wanted.values()]
         with ExitStack() as stack:
             if self.twice:  # layers run again under the rules; what they write is known from the first time
                 stack.enter_context(constant_weights(self.model))
-                stack.enter_context(linearised(self.model, self.rules, Tape(self.tape.size)))
+                cache = GradientCache(self.cache.size, biases=self.cache.biases)
+                stack.enter_context(linearised(self.model, self.rules, cache))
+                stack.enter_context(shown(self.model, pattern="pattern" in self.cache.keeps, by_rows=self.by_rows))
             found = torch.autograd.grad(
                 tensor,
                 leaves,
@@ -97,70 +124,82 @@ class Traced:
                 is_grads_batched=gradient.ndim > tensor.ndim,
                 materialize_grads=True,
             )
-        number = len(self.tape.dials)
-        dials = dict(zip(self.tape.dials, found[:number], strict=True))
+        number = len(self.cache.gates)
+        gates = dict(zip(self.cache.gates, found[:number], strict=True))
         place = unembedding_bias(self.model)
-        if short is not None and place in dials:
-            dials[place] = bias
-        return Backward(dials, dict(zip(wanted, found[number:], strict=True)))
+        if short is not None and place in gates:
+            gates[place] = bias
+        return Backward(gates, dict(zip(wanted, found[number:], strict=True)))
 
-    def _from_unembedding(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    def _from_unembedding(
+        self, gradient: Tensor, read: Bool[Tensor, "batch pos"] | None
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
         """What goes into the unembedding, the derivative by that, and the share of the unembedding's bias.
 
         At the positions that a target reads, which are few: autograd would multiply with W_U at all. None where that is
         not all that happens there.
         """
-        linear, x = self.tape.kept["logits", END].detach(), self.tape.kept["unembedded", END]
-        edited = any(place.kind == "edit" and "unembed" in place.name for place in self.tape.dials)
-        if edited or x.shape[:2] != self.tape.size or linear.shape != self.logits.shape:
+        linear, x = self.cache.kept["logits", END].detach(), self.cache.kept["unembedded", END]
+        edited = any(place.kind == "edit" and "unembed" in place.name for place in self.cache.gates)
+        if edited or x.shape[:2] != self.cache.size or linear.shape != self.logits.shape:
             return None
         if not self.rules.feed_forward and not torch.equal(linear, self.logits.detach()):
             return None
         weight, place = unembedding(self.model), unembedding_bias(self.model)
         # Where a derivative is not zero: at all tokens of a few positions, or at few tokens.
-        read = torch.linalg.vector_norm(gradient, ord=1, dim=-1).reshape(-1, *x.shape[:2]).any(dim=0)
-        rows = gradient[..., read, :].to(x)
+        if read is None:
+            read = torch.linalg.vector_norm(gradient, ord=1, dim=-1).reshape(-1, *x.shape[:2]).any(dim=0)
+        batch, pos = read.nonzero().T.to(x.device, non_blocking=True)
+        rows = gradient[..., batch, pos, :].to(x)
         tokens = rows.reshape(-1, rows.shape[-1]).any(dim=0).nonzero()[:, 0]
         if len(tokens) < rows.shape[-1]:
             rows, weight = rows[..., tokens], weight.T[tokens.to(weight.device)].T
-        weight, linear = weight.to(x), linear[read]
-        known = bias_of_unembedding(self.model) if place in self.tape.dials else None
+        weight, linear = weight.to(x), linear[batch, pos]
+        known = bias_of_unembedding(self.model) if place in self.cache.gates else None
         bias = x.new_zeros(len(tokens)) if known is None else known.to(x)[tokens]
-        largest, linear = float(linear.abs().max()), linear[:, tokens]
-        if not torch.allclose(x.detach()[read] @ weight + bias, linear, rtol=1e-2, atol=1e-3 * largest):
+        largest, linear = linear.abs().max(), linear[:, tokens]
+        gap = (x.detach()[batch, pos] @ weight + bias - linear).abs()
+        if not bool((gap <= 1e-2 * linear.abs() + 1e-3 * largest).all()):
             return None
-        slope = self.logits.detach()[read][:, tokens] / torch.where(linear == 0, 1, linear)
+        slope = self.logits.detach()[batch, pos][:, tokens] / torch.where(linear == 0, 1, linear)
         rows = rows * torch.where(linear == 0, 1, slope)
         by_x = rows.new_zeros(*gradient.shape[:-1], x.shape[-1])
-        by_x[..., read, :] = rows @ weight.T
+        by_x[..., batch, pos, :] = rows @ weight.T
         share = rows.new_zeros(gradient.shape[:-1])
-        share[..., read] = rows @ bias
+        share[..., batch, pos] = rows @ bias
         return x, by_x, share
 
 
-def trace(run: Run, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
+def trace(
+    run: Run,
+    batch: Batch,
+    rules: Rules,
+    keeps: frozenset[str],
+    *,
+    twice: bool = False,
+    last: int | None = None,
+    check: bool = True,
+) -> Traced:
     """Run a batch under the run's hooks with local rules.
 
     Args:
         run: The model, its hooks and settings.
         batch: Some of its sequences.
         rules: Which slopes are replaced.
-        keeps: Tensors inside layers that are wanted: see `Tape.keeps`.
+        keeps: Tensors inside layers that are wanted: see `GradientCache.keeps`.
         twice: Whether layers keep their inputs alone, and run again in the backward pass.
+        last: How many positions, from the end, logits are made of; None means all.
+        check: Whether NaN and infinity are refused here, and not by who reads the logits (`Traced.refuse_nan`).
 
     Raises:
         InputError: if the logits hold NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
+    by_rows = not (run.is_hooked or keeps & {"q", "k"}) and runs_by_rows(run.model, batch)
     with with_gradients(), run.hooks(), constant_weights(run.model):
-        traced = _traced(run.model, batch, rules, keeps, twice=twice)
-    logits = traced.logits.detach()
-    # A sum is NaN or infinite if a summand is, and is read in one go; half precision would overflow.
-    if not bool(logits.sum(dtype=torch.promote_types(logits.dtype, torch.float32)).isfinite()):
-        raise InputError(
-            f"{run.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "
-            "wider dtype."
-        )
+        traced = _traced(run.model, batch, rules, keeps, twice=twice, by_rows=by_rows, last=last)
+    if check:
+        traced.refuse_nan(float(traced.sum_of_logits()))
     return traced
 
 
@@ -182,14 +221,11 @@ def batches_to_trace(run: Run) -> Iterator[Batch]:
     model, cfg = run.model, run.model.hooked.cfg
     d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * cfg.d_model)
     for batch in run.batches:
-        number, length = batch.tokens.shape
+        length = batch.tokens.shape[1]
         per_token = model.n_layers * (8 * d_mlp + 24 * int(cfg.d_model) + 4 * model.n_heads * length)
         per_token += 4 * int(getattr(cfg, "d_vocab", 0) or 0)
         at_once = model.at_once(_RUN_BYTES, length * per_token)
-        if at_once >= number or run.is_hooked:
-            yield batch
-            continue
-        yield from (batch.rows(slice(start, start + at_once)) for start in range(0, number, at_once))
+        yield from [batch] if run.is_hooked else batch.pieces(at_once)
 
 
 def difference_of_logits(model: Model, rules: Rules) -> float:
@@ -197,7 +233,7 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
 
     Raises:
         InputError: if the clean run's logits hold NaN or infinity, or the model's derivatives are not its own or cannot be had.
-        CaptureError: if logits do not depend on a dial.
+        CaptureError: if logits do not depend on a gate.
         IdentityError: if it is not zero, or if the model is not read rightly.
         UnsupportedModelError: if the model hands each head an input of its own.
     """
@@ -221,16 +257,16 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
         known[rules] = float((logits.detach() - plain.detach()).abs().max())
     if not known[rules] == 0:
         raise IdentityError(
-            f"{model.name} ({model.family.name}): its logits differ by {known[rules]:.1e} when its local slopes are read, so "
-            "what is shared out would be of another run. No attribution is made."
+            f"{model.name} ({model.family.name}): its logits differ by {known[rules]:.1e} with linearised modules, so "
+            "the attribution would be of another run. No attribution is made."
         )
     return known[rules]
 
 
 def _refuse_unused_dials(traced: Traced) -> None:
-    """Every dial of a clean run multiplies something that logits are made of, unless the model drops what its HookPoint gave."""
-    places, dials = list(traced.tape.dials), list(traced.tape.dials.values())
-    slopes = torch.autograd.grad(traced.logits.sum(), dials, allow_unused=True)
+    """Every gate of a clean run multiplies something that logits are made of, unless the model drops what its HookPoint gave."""
+    places, gates = list(traced.cache.gates), list(traced.cache.gates.values())
+    slopes = torch.autograd.grad(traced.logits.sum(), gates, allow_unused=True)
     unused = [place for place, slope in zip(places, slopes, strict=True) if slope is None]
     if unused:
         names = ", ".join(f"{place.kind} {place.name or place.layer}" for place in unused)
@@ -241,31 +277,48 @@ def _refuse_unused_dials(traced: Traced) -> None:
 
 
 def _refuse_other_gradients(model: Model) -> None:
-    """A backward hook would change every share in silence; autocast and inference tensors end in errors of torch."""
+    """A backward hook would change every attribution without a warning; autocast and inference tensors end in errors of torch."""
     for name, module in model.hooked.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             raise InputError(
-                f"{model.name}: a backward hook is on {name or 'the model'}, and would change the derivatives that are "
-                "shared out. Take it off, model.reset_hooks(), or call outside of its context."
+                f"{model.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
+                "attributed. Remove it, model.reset_hooks(), or call outside of its context."
             )
-    parameter = next(model.hooked.parameters())
+    parameter = model.parameter
     if torch.is_autocast_enabled(parameter.device.type):
         raise InputError("autocast is on: shares are those of a run in one dtype. Call outside of torch.autocast.")
     if parameter.is_inference():
         raise InputError(f"{model.name} was made in torch.inference_mode(), so it has no derivatives: load it outside.")
 
 
-def _traced(model: Model, batch: Batch, rules: Rules, keeps: frozenset[str], *, twice: bool = False) -> Traced:
-    tape = Tape((batch.tokens.shape[0], batch.tokens.shape[1]), keeps)
-    with linearised(model, rules, tape) as fittings, _checkpointed(model) if twice else nullcontext():
+def _traced(
+    model: Model,
+    batch: Batch,
+    rules: Rules,
+    keeps: frozenset[str],
+    *,
+    twice: bool = False,
+    by_rows: bool = False,
+    last: int | None = None,
+) -> Traced:
+    cache = GradientCache((batch.tokens.shape[0], batch.tokens.shape[1]), keeps, biases=model.memory.biases)
+    with ExitStack() as stack:
+        fittings = stack.enter_context(linearised(model, rules, cache))
+        stack.enter_context(shown(model, pattern="pattern" in keeps, by_rows=by_rows))
+        if twice:
+            stack.enter_context(_checkpointed(model))
+        if last is not None:
+            unembedding = model.hooked.get_submodule("unembed")
+            stack.callback(change_input(unembedding, lambda x: x[:, -last:]).remove)
         logits = forward(model, batch, gradients=True)
-    if not isinstance(logits, Tensor) or ("logits", END) not in tape.kept:
+    if not isinstance(logits, Tensor) or ("logits", END) not in cache.kept:
         raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
     fittings.refuse_unfired()
     if rules.feed_forward:  # a soft cap, or a factor, after the unembedding: the slope of its secant
-        linear = tape.kept["logits", END].reshape(logits.shape)
-        logits = logits if torch.equal(linear.detach(), logits.detach()) else carried(logits, secant(logits, linear))
-    return Traced(model, rules, batch, tape, logits, twice)
+        linear = cache.kept["logits", END].reshape(logits.shape)
+        same = cache.kept["logits", END] is logits or torch.equal(linear.detach(), logits.detach())
+        logits = logits if same else carried(logits, secant(logits, linear))
+    return Traced(model, rules, batch, cache, logits, twice, by_rows)
 
 
 def layers_run_twice(run: Run, batch: Batch, asked: bool | None) -> bool:
@@ -306,6 +359,7 @@ def _run_layer(block: nn.Module, run: Any, forward_pass: list[Model], *args: Any
                 "run twice. Give checkpoint=False."
             )
         runs.append(None)
+        give_memory_back()
         output = run(*args, **named)
         drop_graph(block)
         return output

@@ -6,10 +6,10 @@ Arguments are read, and refused in a sentence, with the standard library alone.
 import argparse
 import ast
 import json
+import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +20,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tl_ffblock.corpus.settings import REQUIRED, Config, DeclaredField
 from tl_ffblock.errors import InputError
-from tl_ffblock.files import check_replaceable
+from tl_ffblock.files import check_writable, write_atomically, write_table
 
 Argument: TypeAlias = Mapping[str, Any]
 """What argparse is told of an argument."""
 LARGEST_TOKEN = 2**63 - 1
 """The largest token id that a tensor can hold."""
+_TABLES = ("jsonl", "csv", "tsv", "dataset")
+MOST_NUMBERS = 10**6
+"""Numbers that one option names."""
+LONGEST_INPUT = 2**24
+"""Bytes of a text on standard input."""
 WIDTH_OF_FILES = 120
 """Columns of a table that goes to a file or a pipe."""
 
@@ -44,13 +50,26 @@ class Command:
     """By name or flag."""
     groups: Mapping[str, Mapping[str, Argument]] = field(default_factory=dict)
     """Further arguments, under titles."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Texts below titles of groups."""
+    unasked: Callable[[Sequence[str]], Container[str]] = lambda _: ()
+    """Titles of the groups that the help leaves out beside what was typed."""
 
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Teach a parser the arguments."""
-        titled = {parser.add_argument_group(title): arguments for title, arguments in self.groups.items()}
-        for place, arguments in ((parser, self.arguments), *titled.items()):
+    def add_to(self, parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+        """Teach a parser the arguments.
+
+        Args:
+            parser: Of this command.
+            given: What was typed, for the help.
+        """
+        unasked = self.unasked(given)
+        for name, argument in self.arguments.items():
+            parser.add_argument(name, **argument)
+        for title, arguments in self.groups.items():
+            hidden = {"help": argparse.SUPPRESS} if title in unasked else {}
+            place = parser.add_argument_group(title, None if hidden else self.about.get(title))
             for name, argument in arguments.items():
-                place.add_argument(name, **argument)
+                place.add_argument(name, **{**argument, **hidden})
         parser.set_defaults(command=self.run)
 
 
@@ -69,7 +88,7 @@ SHARED: Mapping[str, Argument] = {
     "text": dict(nargs="?", metavar="TEXT", help="the prompt; - reads it from standard input"),
     "--tokens": dict(metavar="5,6,7", help="token ids instead of TEXT, taken as they are"),
     "--target": dict(metavar="TOKEN", help='a token, with its space: " Mary"; or an id, #7'),
-    "--minus": dict(metavar="TOKEN", help="a token whose logit is subtracted"),
+    "--minus": dict(metavar="TOKEN", help="a token whose logit is subtracted, or mean for the mean of all logits"),
     "--at": dict(type=int, default=-1, metavar="POS", help="position to read, -1 is the last (default)"),
     "--model": dict(
         default=CAUSAL_MODEL,
@@ -98,7 +117,10 @@ def read_text(given: str) -> str:
     """
     if given == "-":
         try:
-            given = sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
+            read = sys.stdin.buffer.read(LONGEST_INPUT + 1)
+            if len(read) > LONGEST_INPUT:
+                raise InputError(f"standard input is longer than {LONGEST_INPUT} bytes: expected one text.")
+            given = read.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError as error:
             raise InputError(f"standard input is not UTF-8 text (byte {error.start} is wrong).") from error
     _check_utf8("TEXT", given)
@@ -112,6 +134,8 @@ def _check_utf8(name: str, given: str) -> None:
         given.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"{name} is not UTF-8 text (character {error.start} is wrong).") from error
+    if "\0" in given:
+        raise InputError(f"{name} holds a NUL byte at character {given.index(chr(0)) + 1}: is it text?")
 
 
 def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
@@ -131,7 +155,7 @@ def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
     for item in given.split(","):
         match = re.fullmatch(r"\s*(-?\d+)(?:-(\d+))?\s*", item, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if first > last:
+        if first > last or last - first + len(numbers) >= MOST_NUMBERS:
             raise InputError(f"{option} {given}: expected {hint}.")
         numbers += range(first, last + 1)
     return numbers
@@ -212,6 +236,54 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+def refuse_idle(config: Config, data: str) -> None:
+    """Refuse options that would change nothing.
+
+    Raises:
+        InputError: naming the option, and with what it has an effect.
+    """
+    on_ray, of = config.engine == "ray", f"is of {{}}, and the data is read as {data}"
+    for name, has_effect, needs in (
+        ("sample", config.limit is not None, "needs --limit"),
+        ("long", config.max_tokens is not None, "needs --max-tokens"),
+        ("workers", on_ray, "needs --engine ray"),
+        ("ray_address", on_ray, "needs --engine ray"),
+        ("gpus", on_ray and config.device.startswith("cuda"), "needs --engine ray and --device cuda"),
+        ("document_pattern", data == "text", of.format("text files")),
+        ("document_column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
+        ("column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
+        ("split", data == "dataset", of.format("datasets")),
+        ("subset", data == "dataset", of.format("datasets")),
+    ):
+        if getattr(config, name) != getattr(Config, name) and not has_effect:
+            raise InputError(f"{flag(name)} {needs}; here it would change nothing.")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, not {text!r}") from error
+
+
+def argument_of(field: DeclaredField, default: Any) -> Argument:
+    """What argparse is told of a field of the config or of a study's options."""
+    shown = field.default if default is argparse.SUPPRESS else default
+    kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
+    if field.choices:
+        kind = {"choices": field.choices}
+    elif field.several:
+        kind = {"type": _numbers, "metavar": "N,N"}
+        shown = ",".join(map(str, shown))
+    text = field.text.replace("%", "%%")
+    return {
+        "default": None if default is REQUIRED else default,
+        "required": default is REQUIRED,
+        "help": text if shown is None or shown is REQUIRED else f"{text} (default: {shown})",
+        **kind,
+    }
+
+
 def read_files(options: argparse.Namespace, *names: str) -> dict[str, Path]:
     """The files to write, by option; says before the work that one could not be written.
 
@@ -221,16 +293,9 @@ def read_files(options: argparse.Namespace, *names: str) -> dict[str, Path]:
     """
     files: dict[str, Path] = {name: file for name in names if (file := getattr(options, name)) is not None}
     for name, file in files.items():
-        if any(file.absolute() == other.absolute() for kind, other in files.items() if kind != name):
+        if any(os.path.realpath(file) == os.path.realpath(other) for kind, other in files.items() if kind != name):
             raise InputError(f"cannot write {file}: it was given for two files; choose two names.")
-        check_replaceable(file)
-        try:
-            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
-                pass
-        except OSError as error:
-            raise InputError(
-                f"cannot write {file}: the folder {file.parent} takes no files ({error.strerror})."
-            ) from error
+        check_writable(file)
     return files
 
 
@@ -249,17 +314,13 @@ def write_files(
         called: What a file is called, where it is not the option's name.
         **writers: How else an option's file is written.
     """
-    from tl_ffblock.files import write_atomically
-
     usual: dict[str, Callable[[Path], object]] = {
         "html": lambda file: result.to_html(file),
         "save": lambda file: result.save(file),
         "json": lambda file: write_atomically(
             file, json.dumps(result.to_dict(), ensure_ascii=True, indent=1).encode() + b"\n"
         ),
-        "csv": lambda file: write_atomically(
-            file, result.to_dataframe().to_csv(index=False, lineterminator="\n").encode()
-        ),
+        "csv": lambda file: write_table(file, result.to_dataframe()),
     }
     for kind, file in files.items():
         (usual | writers)[kind](file)

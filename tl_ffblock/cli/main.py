@@ -19,12 +19,12 @@ from typing import Any
 
 from tl_ffblock._version import __version__
 from tl_ffblock.cli.arguments import Command
-from tl_ffblock.errors import FFBlockError, InputError, did_you_mean
+from tl_ffblock.errors import FFBlockError, InputError, brief, did_you_mean, out_of_memory
 
 PROGRAM = "tl-ffblock"
 DESCRIPTION = "Token-to-token maps of Transformer layers, feed-forward block included, as one HTML page."
 COMMANDS: dict[str, Command] = {
-    name: module.COMMAND
+    name.replace("_", "-"): module.COMMAND
     for name in sorted(each.name for each in iter_modules([str(Path(__file__).parent)]))
     if hasattr(module := import_module(f"tl_ffblock.cli.{name}"), "COMMAND")
 }
@@ -33,13 +33,14 @@ COMMANDS: dict[str, Command] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a token must not fail in a narrow encoding
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         _refuse_unknown_command(given)
-        options = parser().parse_args(given)
+        options = parser(given).parse_args(given)
         with _calm():
             status: int | None = options.command(options)
             sys.stdout.flush()
@@ -55,16 +56,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1  # as rich does
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
+    except Exception as error:
+        if not out_of_memory(error):
+            raise
+        return _complain(
+            f"memory ran out ({brief(str(error), 200)}): use a smaller model, batch or text, or another machine.", 1
+        )
     return status or 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands; what it reads has the chosen one as `command`."""
+def _open_closed_streams() -> None:
+    """Put the null device where a shell closed a stream (`>&-`): what is opened next would take its number and its output."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)  # the lowest free number
+            setattr(sys, name, os.fdopen(handle, "r" if number == 0 else "w"))
+
+
+def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of all commands; what it reads has the chosen one as `command`, whose help is for what was typed."""
     program = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION)
     program.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
-        command.add_to(commands.add_parser(name, help=command.help, description=command.description))
+        command.add_to(commands.add_parser(name, help=command.help, description=command.description), given)
     return program
 
 
@@ -96,7 +111,9 @@ def _calm() -> Iterator[None]:
 
 
 def _complain(sentence: str, status: int) -> int:
-    print(f"{PROGRAM}: error: {' '.join(sentence.split())}", file=sys.stderr)
+    shown = " ".join(sentence.split())
+    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown)  # names of files may steer a terminal
+    print(f"{PROGRAM}: error: {shown}", file=sys.stderr)
     return status
 
 

@@ -39,9 +39,7 @@ def run(options: argparse.Namespace) -> None:
     """Read the arguments, make the maps, print the table and write the files."""
     given, target = read_prompt(options), read_target(options, options.at)
     check_needs(options, (("minus", ("target",)), ("at", ("target",))))
-    view: View = options.view or ("overview" if target else "maps")
-    if view == "overview" and target is None:
-        raise InputError('--view overview: say which one, --target " Mary".')
+    view: View | None = options.view
     layers = read_numbers("--layers", options.layers, RANGES.format("layer"))
     queries = read_numbers("--queries", options.queries, RANGES.format("position"))
     scopes = read_scopes(options.scopes)
@@ -170,7 +168,7 @@ def _print(maps: "ContributionMaps") -> None:
         for step in STEPS[maps.order]
         if step.before in maps.scopes and step.scope in maps.scopes
     }
-    title = "change of mixing, 1 - Spearman" if changes else None
+    title = "contextualization change, 1 - Spearman" if changes else None
     later = steps_since(steps_of(maps), "Atb")
     if len(later) > 1:
         changes["since\nAtb"] = contextualization_change(maps, "Atb", later[-1]).tolist()

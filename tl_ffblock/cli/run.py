@@ -2,26 +2,37 @@
 
 import argparse
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tl_ffblock.cli.arguments import Argument, Command, flag
-from tl_ffblock.corpus.settings import REQUIRED, Config, DeclaredField, declared_fields
+from tl_ffblock.cli.arguments import Argument, Command, argument_of, flag, refuse_idle
+from tl_ffblock.corpus.settings import Config, declared_fields
 from tl_ffblock.corpus.texts import data_format
 from tl_ffblock.errors import InputError
-from tl_ffblock.experiments import STUDIES, option_fields, run_studies, study, study_names
+from tl_ffblock.experiments import (
+    PAPERS,
+    STUDIES,
+    option_fields,
+    run_studies,
+    studies_of,
+    study,
+    study_names,
+    study_title,
+)
 from tl_ffblock.numerals import scientific
 
 DEFAULT_MODEL = "minilm"
-_TABLES = ("jsonl", "csv", "tsv", "dataset")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run, and say what came of it; returns the exit status."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))  # where a study or a tagger of the user may be
+    with suppress(FileNotFoundError):  # of a folder that was removed under the process
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))  # where a study or a tagger of the user may be
     config, chosen = config_and_options(options)
-    _refuse_idle(config, data_format(config))
+    refuse_idle(config, data_format(config))
     config.check_out()
     try:
         finished = run_studies([study(name, **values) for name, values in chosen], config)
@@ -68,49 +79,22 @@ def config_and_options(options: argparse.Namespace) -> tuple[Config, list[tuple[
     return Config(**fields), [(name, given.get(name, {})) for name in names]
 
 
-def _refuse_idle(config: Config, data: str) -> None:
-    """Refuse options that would change nothing.
-
-    Raises:
-        InputError: naming the option, and with what it has an effect.
-    """
-    on_ray, of = config.engine == "ray", f"is of {{}}, and the data is read as {data}"
-    for name, has_effect, needs in (
-        ("sample", config.limit is not None, "needs --limit"),
-        ("long", config.max_tokens is not None, "needs --max-tokens"),
-        ("workers", on_ray, "needs --engine ray"),
-        ("ray_address", on_ray, "needs --engine ray"),
-        ("document_pattern", data == "text", of.format("text files")),
-        ("document_column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
-        ("column", data in _TABLES, of.format("JSONL, CSV, TSV and datasets")),
-        ("split", data == "dataset", of.format("datasets")),
-    ):
-        if getattr(config, name) != getattr(Config, name) and not has_effect:
-            raise InputError(f"{flag(name)} {needs}; here it would change nothing.")
+def _groups() -> Iterator[tuple[str, Mapping[str, Argument]]]:
+    """By paper a heading, and after it the options of each of its studies."""
+    for paper, title in PAPERS.items():
+        yield f"studies of {title}", {}
+        for name in studies_of(paper):
+            options = {flag(each.name): argument_of(each, argparse.SUPPRESS) for each in option_fields(name)}
+            if options:
+                yield f"options of {name}", options
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected whole numbers with commas between them, not {text!r}") from error
-
-
-def _argument(field: DeclaredField, default: Any) -> Argument:
-    shown = field.default if default is argparse.SUPPRESS else default
-    kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
-    if field.choices:
-        kind = {"choices": field.choices}
-    elif field.several:
-        kind = {"type": _numbers, "metavar": "N,N"}
-        shown = ",".join(map(str, shown))
-    text = field.text.replace("%", "%%")
-    return {
-        "default": None if default is REQUIRED else default,
-        "required": default is REQUIRED,
-        "help": text if shown is None or shown is REQUIRED else f"{text} (default: {shown})",
-        **kind,
-    }
+def _unasked(given: Sequence[str]) -> frozenset[str]:
+    """Groups of studies and papers that were not named; none where no study was."""
+    named = {name for argument in given for name in argument.split(",") if name in STUDIES}
+    others = [f"options of {name}" for name in STUDIES if name not in named]
+    others += [f"studies of {title}" for paper, title in PAPERS.items() if not named & set(studies_of(paper))]
+    return frozenset(others if named else ())
 
 
 COMMAND = Command(
@@ -126,13 +110,14 @@ COMMAND = Command(
             f"{', '.join(STUDIES)}; one of your own is module:Class, found in this folder or on the path of Python.",
         },
         **{
-            flag(each.name): _argument(each, DEFAULT_MODEL if each.name == "model" else each.default)
+            flag(each.name): argument_of(each, DEFAULT_MODEL if each.name == "model" else each.default)
             for each in declared_fields(Config.__module__, "Config")
         },
     },
-    groups={
-        f"options of {name}": {flag(each.name): _argument(each, argparse.SUPPRESS) for each in option_fields(name)}
-        for name in STUDIES
-        if option_fields(name)
+    groups=dict(_groups()),
+    about={
+        f"studies of {title}": ". ".join(f"{name}: {study_title(name)}" for name in studies_of(paper)) + "."
+        for paper, title in PAPERS.items()
     },
+    unasked=_unasked,
 )

@@ -11,6 +11,7 @@ A figure is a file, and inside the page an SVG with the page's inks and font, so
 Everything from the data is escaped.
 """
 
+import hashlib
 import io
 import json
 import platform
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import islice
@@ -38,13 +40,15 @@ from tl_ffblock.corpus.shards import Shards
 from tl_ffblock.corpus.store import Store, StoredShard
 from tl_ffblock.corpus.study import PageWriter, Study, Tables
 from tl_ffblock.corpus.worker import Worker
-from tl_ffblock.errors import FFBlockError
-from tl_ffblock.files import write_atomically
+from tl_ffblock.errors import FFBlockError, MapFileError
+from tl_ffblock.files import read_json, write_atomically, write_table
 from tl_ffblock.layer.scopes import STEPS
 from tl_ffblock.numerals import scientific
 from tl_ffblock.results.figures import COLOURS, STYLE, sign
 
 PACKAGES = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
+MANIFEST = "manifest.json"
+"""The list of a run's files with their digests."""
 LONGEST_TABLE = 60
 """Rows of a table shown on the page; the files hold all."""
 DARK_COLOURS = ("#3f9be0", "#f0ad2e", "#21b589", "#dc8fba", "#8ed1f7", "#f0773a", "#a9b1ba", "#f2e96b")
@@ -63,6 +67,7 @@ PIXELS_OF_AN_INCH = 130
 """As large as figures are shown: their smallest letters are ten pixels high."""
 LEAST_SCALE = 0.75
 """Of that size: where the page is narrower a figure is scrolled and not shrunk further."""
+LAYER = re.compile(r"\b(layer )(\d+)\b")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -84,7 +89,7 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
     Raises:
         OSError: if the folder cannot be written.
     """
-    stored = [store.read(number) for number in shards.numbers]
+    stored = store.read(shards.numbers)
     measured = [shard for shard in stored if shard.meta["sequences"]]
     summary = _summary(shards, stored)
     tables: Tables = {"problems": _problems(shards, stored)}
@@ -95,24 +100,24 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
         own_tables = study.tables(measured)
         tables |= {f"{study.name}_{name}": table for name, table in own_tables.items()}
         for name, figure in study.figures(own_tables).items():
-            sign(figure, signature(worker.facts.name, worker.config.data, summary))
+            sign(figure, signature(worker.facts.name, worker.config.source, summary))
             figures[f"{study.name}_{name}"] = figure
     writers = {kind: writer for study in worker.studies for kind, writer in study.pages.items()}
     with store.lock("tables"), _explained(store.folder):
         store.check_mine()
         for folder in ("tables", "figures", *writers):
             (store.folder / folder).mkdir(exist_ok=True)
-            for leftover in store.folder.glob(f"{folder}/.*"):  # of a process that was killed here
-                leftover.unlink()
-        for leftover in (*store.folder.glob(".report.html.*"), *store.folder.glob(".summary.json.*")):
-            leftover.unlink()
-        for name, table in tables.items():
-            _write_table(store.folder / "tables" / name, table)
+        written = [
+            path for name, table in tables.items() for path in _write_table(store.folder / "tables" / name, table)
+        ]
         pictures = {name: _write_figure(store.folder / "figures" / name, figure) for name, figure in figures.items()}
         examples = _write_examples(worker, shards, store.folder, writers)
-        report = store.folder / "report.html"
-        write_atomically(report, _page(worker, store, summary, tables, pictures, examples).encode())
-        write_atomically(store.folder / "summary.json", json.dumps(summary, indent=1).encode())
+        page = _page(worker, store, summary, tables, pictures, examples).encode("utf-8", "backslashreplace")
+        report = write_atomically(store.folder / "report.html", page)
+        written += [report, write_atomically(store.folder / "summary.json", json.dumps(summary, indent=1).encode())]
+        written += [path for pair in pictures.values() for path in pair]
+        written += [store.folder / kind / page["file"] for kind, pages in examples.items() for page in pages]
+        _write_manifest(store.folder, written)
     return Outputs(tables, tuple(path for pair in pictures.values() for path in pair), report, summary)
 
 
@@ -160,9 +165,19 @@ def signature(model: str, data: str, summary: Mapping[str, Any]) -> str:
     return f"{model} · {Path(data).name} · {texts}, {summary['tokens']} tokens{masked}"
 
 
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    write_atomically(path.with_suffix(".parquet"), table.to_parquet(index=False))
-    write_atomically(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
+def _write_manifest(folder: Path, written: Sequence[Path]) -> None:
+    """Write the list of the run's files with the digests of their bytes; every other file in its folders is someone else's."""
+    digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(written)}
+    write_atomically(folder / MANIFEST, json.dumps(digests, indent=1).encode())
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> tuple[Path, Path]:
+    parquet = write_atomically(path.with_suffix(".parquet"), table.to_parquet(index=False))
+    return parquet, write_table(path.with_suffix(".csv"), table)
 
 
 def _write_figure(path: Path, figure: Any) -> tuple[Path, Path]:
@@ -178,7 +193,8 @@ def _write_figure(path: Path, figure: Any) -> tuple[Path, Path]:
 def _write_examples(
     worker: Worker, shards: Shards, folder: Path, writers: Mapping[str, PageWriter]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Write pages of the first sequences that are not there yet; returns those of each kind."""
+    """Write pages of the first sequences that are not there as they were written; returns those of each kind."""
+    known = _known(folder)
     examples: dict[str, list[dict[str, Any]]] = {kind: [] for kind in writers}
     texts = (text for _, shard in shards.texts(set(shards.numbers)) for text in shard)
     for number, text in enumerate(islice(texts, worker.config.examples), start=1):
@@ -186,12 +202,20 @@ def _write_examples(
             file = folder / kind / f"example-{number}.html"
             try:
                 tokenised = worker.tokenise(text)
-                if not file.is_file():
+                if not file.is_file() or known.get(f"{kind}/{file.name}") != _digest(file):
                     write(worker.model, tokenised, file)
             except FFBlockError:
                 continue  # the sequence is among the problems already
             examples[kind].append({"file": file.name, "text": text.text, "masked": len(tokenised.masked)})
     return examples
+
+
+def _known(folder: Path) -> dict[str, str]:
+    """The manifest of an earlier writing; empty where there is none that can be read."""
+    try:
+        return dict(read_json(folder / MANIFEST))
+    except (FileNotFoundError, MapFileError, TypeError, ValueError):
+        return {}
 
 
 def _page(
@@ -218,12 +242,14 @@ def _page(
             "python": platform.python_version(),
         },
         settings=_settings(worker),
-        fingerprint=json.loads((store.folder / "run.json").read_text("utf-8"))["fingerprint"],
+        fingerprint=read_json(store.folder / "run.json")["fingerprint"],
         summary=summary,
         sections=[_section(study, tables, figures) for study in worker.studies],
+        linked=linked,
+        first_page=next((f"maps/{example['file']}" for example in examples.get("maps", ())), ""),
         steps=STEPS[worker.facts.order],
-        problems=_table("problems", tables["problems"]),
-        masked=_table("masked", tables["masked"]) if "masked" in tables else None,
+        problems=shown_table("problems", tables["problems"]),
+        masked=shown_table("masked", tables["masked"]) if "masked" in tables else None,
         mask_fraction=worker.tokenise.mask_fraction,
         mask_name=worker.tokenise.special.mask_text,
         examples=examples,
@@ -245,16 +271,16 @@ def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Pat
         "title": study.title,
         "about": _about(study),
         "sentences": study.sentences(own) if own else (),
-        "overview": [_table(*each) for each in (study.overview(own) if own else {}).items()],
+        "overview": [shown_table(*each) for each in (study.overview(own) if own else {}).items()],
         "figures": drawn,
-        "tables": [_table(f"{prefix}{name}", table) for name, table in own.items()],
+        "tables": [shown_table(f"{prefix}{name}", table) for name, table in own.items()],
     }
 
 
 def _command(worker: Worker) -> str | None:
     """The command line that makes this run; None where it cannot set the options of a study outside this package."""
     own = [spec for spec in worker.specs if not spec.home.startswith("tl_ffblock.")]
-    if any(spec.options is not None for spec in own):
+    if any(spec.options is not None for spec in own) or not isinstance(worker.config.data, str):
         return None
     studies = (spec.home if spec in own else spec.study_class.name for spec in worker.specs)
     words = ["tl-ffblock", "run", ",".join(studies)]
@@ -269,7 +295,7 @@ def _command(worker: Worker) -> str | None:
 
 def _settings(worker: Worker) -> list[tuple[str, object, str]]:
     """Name, value and text of every setting, those of the studies after their names."""
-    values = vars(worker.config) | {"mask_fraction": worker.tokenise.mask_fraction}
+    values = vars(worker.config) | {"data": worker.config.source, "mask_fraction": worker.tokenise.mask_fraction}
     settings = [(name, values[name], text) for name, text in _texts(worker.config).items()]
     for study, spec in zip(worker.studies, worker.specs, strict=True):
         texts = _texts(spec.options)
@@ -294,13 +320,23 @@ def _about(study: Study) -> list[str]:
     return [block.replace("`", "") for block in blocks if block]
 
 
-def _table(name: str, table: pd.DataFrame) -> dict[str, Any]:
+def shown_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
+    """A table as the report shows it: columns and whether they are numbers, first rows, the number of all, whether all are zero."""
     rows = [
         [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
         for row in table.head(LONGEST_TABLE).itertuples(index=False)
     ]
     numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
-    return {"name": name, "columns": list(zip(table.columns, numeric, strict=True)), "rows": rows, "total": len(table)}
+    measured = table.select_dtypes("float").to_numpy()
+    zeros = measured.size > 0 and not (abs(measured) > 0).any()
+    columns = list(zip(table.columns, numeric, strict=True))
+    return {"name": name, "columns": columns, "rows": rows, "total": len(table), "zeros": zeros}
+
+
+def linked(sentence: str, page: str) -> str:
+    """A sentence as HTML whose "layer 5" leads to a page of maps at that layer; the page's address from the report, empty without one."""
+    text = escape(sentence)
+    return LAYER.sub(rf'<a href="{escape(page)}#layer=\2">\1\2</a>', text) if page else text
 
 
 def inline_figure(svg: Path, label: str) -> dict[str, Any]:

@@ -2,19 +2,18 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from tl_ffblock.bridge.loading import load_model
 from tl_ffblock.corpus.outputs import Outputs, write_outputs
 from tl_ffblock.corpus.settings import EVERY_RUN, Config, require
-from tl_ffblock.corpus.shards import Shards, cut_into_shards
+from tl_ffblock.corpus.shards import cut_into_shards
 from tl_ffblock.corpus.store import Store, fingerprint
-from tl_ffblock.corpus.study import StudySpec, Tables
-from tl_ffblock.corpus.texts import CorpusText
+from tl_ffblock.corpus.study import Arrays, StudySpec, Tables
 from tl_ffblock.corpus.worker import MACHINE_ERRORS, Worker
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 from tl_ffblock.progress import Progress
@@ -82,7 +81,7 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
         model = load_model(config.model, device="cpu" if by_ray else config.device)
     worker = Worker(config, specs, model)
     mark = fingerprint(config, specs, worker.weights, shards)
-    store = Store(config.folder, mark, shards.whole_shards_of)
+    store = Store(config.folder, mark, shards.whole_shards_of, shards.digests)
     done = sum(shards.size(shard) for shard in store.verify())
     with Progress(",".join(names), len(shards.chosen), "sequences", done=done, kind="lasting") as progress:
         if worker.tokenise.mask_fraction:
@@ -95,7 +94,40 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     return CorpusRun(config.folder, failed, tuple(store.damaged), outputs)
 
 
-def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+@runtime_checkable
+class ShardWorker(Protocol):
+    """What computes shards, here or on another machine."""
+
+    config: Config
+
+    @property
+    def weights(self) -> str:
+        """Digest of the weights that its numbers depend on."""
+
+    @property
+    def twin(self) -> "Callable[[], ShardWorker]":
+        """Makes the same worker in another process."""
+
+    def compute(self, texts: list[Any], count: Callable[[], None] = ...) -> tuple[Arrays, dict[str, Any]]:
+        """Arrays and metadata of one shard; `count` is called after each text."""
+
+
+@runtime_checkable
+class ShardTexts(Protocol):
+    """What is computed, shard by shard."""
+
+    @property
+    def numbers(self) -> range:
+        """The shards."""
+
+    def size(self, shard: int) -> int:
+        """How many texts a shard has."""
+
+    def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[Any]]]:
+        """The wanted shards' texts, in order."""
+
+
+def run_local(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
     """Compute in this process every shard that no other process on the folder is at; returns the failed ones, with the reason.
 
     Args:
@@ -106,7 +138,7 @@ def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) 
     """
     failed: dict[int, str] = {}
     computed: set[int] = set()
-    missing = set(shards.numbers) - store.done()
+    missing = _missing(shards, store, progress)
     while missing:
         held_by_others = 0
         for shard, texts in shards.texts(missing):
@@ -127,17 +159,25 @@ def run_local(worker: Worker, shards: Shards, store: Store, progress: Progress) 
     return failed
 
 
+def _missing(shards: ShardTexts, store: Store, progress: Progress) -> set[int]:
+    """The shards to compute; those that other processes wrote since `progress` began are counted as done."""
+    done = store.done()
+    progress.step(sum(shards.size(shard) for shard in done) - progress.done)
+    return set(shards.numbers) - done
+
+
 class RemoteWorker:
     """A worker on some node of the cluster."""
 
-    def __init__(self, config: Config, specs: Sequence[StudySpec], digest: str) -> None:
-        self._worker = Worker(config, specs, load_model(config.model, device=config.device))
+    def __init__(self, make: Callable[[], ShardWorker], digest: str) -> None:
+        self._worker = make()
         if self._worker.weights != digest:
             raise ModelLoadError(
-                f"the model {config.model} has other weights on this node: {self._worker.weights[:12]}…, not {digest[:12]}…."
+                f"the model {self._worker.config.model} has other weights on this node: {self._worker.weights[:12]}…, not "
+                f"{digest[:12]}…."
             )
 
-    def compute(self, texts: list[CorpusText]) -> tuple[Any, Any, str | None]:
+    def compute(self, texts: list[Any]) -> tuple[Any, Any, str | None]:
         """Give arrays and metadata of a shard, or why there are none."""
         try:
             return (*self._worker.compute(texts), None)
@@ -145,15 +185,15 @@ class RemoteWorker:
             return None, None, f"{type(error).__name__}: {error}"
 
 
-def run_ray(worker: Worker, shards: Shards, store: Store, progress: Progress) -> dict[int, str]:
+def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
     """Map shards over Ray actors that each hold the model; this process alone writes. Returns the failed ones, with the reason.
 
     An actor that dies is started again, here or on another node, and its shard is computed again: a shard's
     numbers depend on its sequences only, so the result does not change.
 
     Args:
-        worker: This process's own, whose config, studies and weights the others must have.
-        shards: The corpus.
+        worker: This process's own, whose twins the others are.
+        shards: The corpus, or prompts.
         store: Where finished shards go.
         progress: Told of every sequence measured.
 
@@ -174,9 +214,9 @@ def run_ray(worker: Worker, shards: Shards, store: Store, progress: Progress) ->
                 **({} if cluster else own_cluster),
             )
             stack.callback(ray.shutdown)
-        options = dict(num_cpus=config.threads, num_gpus=int(config.device.startswith("cuda")))
+        options = dict(num_cpus=config.threads, num_gpus=config.gpus * config.device.startswith("cuda"))
         actor = ray.remote(**options, max_restarts=MAX_RESTARTS, max_task_retries=MAX_RESTARTS)(RemoteWorker)
-        actors = [actor.remote(config, worker.specs, worker.weights) for _ in range(config.workers)]
+        actors = [actor.remote(worker.twin, worker.weights) for _ in range(config.workers)]
         for handle in actors:
             stack.callback(ray.kill, handle)
         try:
@@ -205,8 +245,8 @@ class _Dispatcher:
         self.written: set[int] = set()
         self.failed: dict[int, str] = {}
 
-    def compute(self, shards: Shards) -> dict[int, str]:
-        missing = set(shards.numbers) - self.store.done()
+    def compute(self, shards: ShardTexts) -> dict[int, str]:
+        missing = _missing(shards, self.store, self.progress)
         try:
             while missing:
                 for shard, texts in shards.texts(missing):
@@ -225,7 +265,7 @@ class _Dispatcher:
                 claim.close()
         return self.failed
 
-    def _submit(self, shard: int, texts: list[CorpusText]) -> None:
+    def _submit(self, shard: int, texts: list[Any]) -> None:
         with ExitStack() as claim:
             if claim.enter_context(self.store.claim(shard)):
                 actor = self.load.index(min(self.load))

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.signatures import strict
 
 EVERY_RUN = ("filelock", "jinja2", "matplotlib", "pyarrow")
@@ -50,11 +50,14 @@ def imported(option: str, given: str, kind: str) -> Any:
     """
     module, _, name = given.partition(":")
     try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = getattr(import_module(module), name)
+    except Exception as error:  # whatever a user's module raises
         raise InputError(
-            f"{option}={given!r}: expected module:{kind} of a module that can be imported ({error})."
+            f"{option}={given!r}: expected module:{kind} of a module that can be imported ({type(error).__name__}: {error})."
         ) from error
+    if not callable(found):
+        raise InputError(f"{option}={given!r}: expected a {kind}, and it is {brief(found)}.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -139,12 +142,13 @@ class Config(Options):
         **dict.fromkeys(("min_words", "examples", "seed"), 0),
         "max_tokens": 2,
     }
-    shares: ClassVar[tuple[str, ...]] = ("mask_fraction",)
+    shares: ClassVar[tuple[str, ...]] = ("mask_fraction", "unreadable")
 
     model: str
     """A model as `tl-ffblock map` takes it: minilm, smollm2, a local folder, a TransformerLens name."""
-    data: str
-    """A file (.txt, .jsonl, .csv, .tsv, .conllu, .conllulex, .cupt), a folder of a saved Hugging Face dataset, or its name on the hub."""
+    data: str | Any
+    """A file (.txt, .jsonl, .csv, .tsv, .conllu, .conllulex, .cupt), a folder of a saved Hugging Face dataset, or its name on the hub;
+    in Python also a `datasets.Dataset`."""
     out: str
     """Folder of the run; made if it is missing, continued if it holds an unfinished run of the same settings."""
     format: Literal["auto", "text", "jsonl", "csv", "tsv", "dataset", "conllu"] = "auto"
@@ -154,13 +158,17 @@ class Config(Options):
     document_column: str | None = None
     """Column or key that names the article a text belongs to; without it every text is an article of its own."""
     document_pattern: str | None = None
-    """Regular expression of lines that begin a new article and are no text themselves (text files)."""
+    """Regular expression of lines that begin a new article and are not text themselves (text files)."""
     split: str = "train"
     """Split of a Hugging Face dataset."""
+    subset: str | None = None
+    """Subset of a Hugging Face dataset on the hub, such as wikitext-2-raw-v1."""
     limit: int | None = None
     """Sequences at most."""
     sample: Literal["first", "random"] = "first"
     """Which sequences, where `limit` leaves some out: the first, or random ones by `seed`."""
+    unreadable: float = 0.1
+    """Share of the data's rows that may be unreadable; more, and ten at least, end the run before any computing."""
     min_words: int = 1
     """Texts of fewer words, counted by white space, are left out."""
     max_tokens: int | None = None
@@ -184,15 +192,22 @@ class Config(Options):
     """Where shards are computed: in this process, or by workers of a Ray cluster (extra `ray`)."""
     workers: int = 2
     """Workers of the Ray engine; each holds a copy of the model."""
+    gpus: float = 1.0
+    """GPUs per worker of the Ray engine where the device is cuda; 0.25 lets four workers share one."""
     ray_address: str | None = None
     """Address of a running Ray cluster; by default that of RAY_ADDRESS, and without it one is started on this machine."""
     device: str = "cpu"
-    """Where the model runs: cpu, or cuda (with Ray: one GPU a worker)."""
+    """Where the model runs: cpu, or cuda (with Ray: `gpus` of them per worker)."""
     examples: int = 2
     """First sequences that become pages linked from the report."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("model", "data", "out"):  # `Path` is as good as its name
+            if isinstance(getattr(self, name), os.PathLike):
+                object.__setattr__(self, name, os.fspath(getattr(self, name)))
+        if not self.gpus > 0:
+            raise InputError(f"gpus={self.gpus!r}: expected a positive number, such as 1 or 0.25.")
         try:
             re.compile(self.document_pattern or "")
         except re.error as error:
@@ -213,6 +228,13 @@ class Config(Options):
         nearest = next(path for path in (self.folder.absolute(), *self.folder.absolute().parents) if path.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
             raise InputError(f"out={self.out!r}: nothing can be written to {nearest}; give another folder.")
+
+    @property
+    def source(self) -> str:
+        """The data's name in messages and reports; bytes outside UTF-8 as numbers."""
+        if not isinstance(self.data, str):
+            return f"{type(self.data).__name__} of {len(self.data)} rows"
+        return os.fsencode(self.data).decode("utf-8", "backslashreplace")
 
     @property
     def folder(self) -> Path:

@@ -18,6 +18,8 @@ from tl_ffblock.errors import InputError
 
 KEPT_PROBLEMS = 100
 """Problems of reading that are told one by one; more are counted."""
+LEAST_UNREADABLE = 10
+"""Rows that cannot be read at which their share counts."""
 WORDS_A_TOKEN = 0.7
 """Words of a split piece for each token allowed: English text has 1.1 to 1.4 tokens a word."""
 
@@ -44,7 +46,7 @@ class Shards:
         return range(len(self.digests))
 
     def size(self, shard: int) -> int:
-        """Count the texts of a shard: as many as all others have, and in the last one what is left."""
+        """Count the texts of a shard: as many as all others have, and in the last one the remainder."""
         return len(self.chosen[shard * self.config.shard_size :][: self.config.shard_size])
 
     def whole_shards_of(self, n_texts: int, digest: str) -> int | None:
@@ -71,7 +73,7 @@ class Shards:
                 yield shard, texts
         if left:
             raise InputError(
-                f"data={self.config.data!r} was changed while this run read it: the texts of shard {left[0]} are no longer those "
+                f"data={self.config.source!r} was changed while this run read it: the texts of shard {left[0]} are no longer those "
                 "of its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
             )
 
@@ -82,16 +84,22 @@ def cut_into_shards(config: Config) -> Shards:
     Raises:
         InputError: if there is nothing to read.
     """
-    problems, unreadable, usable = list[Problem](), 0, 0
+    problems, unreadable, n_read, usable = list[Problem](), 0, 0, 0
     for item in read_texts(config):
         if isinstance(item, Problem):
             unreadable += 1
             problems += [item] if len(problems) < KEPT_PROBLEMS else []
         else:
+            n_read += 1
             usable += len(_pieces(config, item))
+    why = f" ({unreadable} lines cannot be read; {problems[0].where} {problems[0].why})" if problems else ""
+    if unreadable >= LEAST_UNREADABLE and unreadable > config.unreadable * (unreadable + n_read):
+        raise InputError(
+            f"data={config.source!r}: more than {config.unreadable:.0%} of its rows cannot be read{why}. Repair it, or let more be left "
+            "out with unreadable."
+        )
     if not usable:
-        why = f" ({unreadable} lines cannot be read; {problems[0].where} {problems[0].why})" if problems else ""
-        raise InputError(f"data={config.data!r} holds no text to read{why}.")
+        raise InputError(f"data={config.source!r} holds no text to read{why}.")
     chosen = np.arange(usable)
     if config.limit is not None and config.limit < usable:
         random = np.random.default_rng(config.seed)

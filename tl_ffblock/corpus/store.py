@@ -4,6 +4,7 @@
    A run that only has more texts after the same first ones takes the folder over: it keeps the full shards.
 2. A shard is written under a temporary name, flushed to the disk and renamed to a name that carries its
    digest: it is there as a whole or not at all, and a file whose bytes do not match its name is damaged.
+   Inside it names its run, its number and its texts: a shard of another run, or under another number, is refused.
 3. Whoever computes a shard holds its lock, which the kernel frees when the process dies.
 """
 
@@ -11,9 +12,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,35 @@ from typing import Any
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from tl_ffblock._version import __version__
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.shards import Shards
 from tl_ffblock.corpus.study import StudySpec
-from tl_ffblock.errors import InputError
-from tl_ffblock.files import write_atomically
+from tl_ffblock.errors import InputError, MapFileError
+from tl_ffblock.files import read_json, write_atomically
 
 DIGITS = 32
 """Hexadecimal digits of SHA-256 in a shard's name."""
-NOT_IN_FINGERPRINT = ("out", "engine", "workers", "ray_address", "device", "data", "model", "examples")
+NOT_IN_FINGERPRINT = (
+    "out",
+    "engine",
+    "workers",
+    "gpus",
+    "ray_address",
+    "device",
+    "data",
+    "subset",
+    "model",
+    "examples",
+    "unreadable",
+)
 """Fields of a config that may differ when a run is continued: where it is computed, and names of what has a digest of its own."""
 GROWS = {"config.limit", "data", "data.sequences"}
 """Entries of a fingerprint that may differ where a run is extended."""
-_NAME = re.compile(rf"shard-(\d{{6}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
+_NAME = re.compile(rf"shard-(\d{{6,}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
 
 
 def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards: Shards) -> dict[str, Any]:
@@ -49,7 +61,7 @@ def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards
         weights: Digest of those that the studies read.
         shards: The corpus.
     """
-    settings = {f"config.{name}": value for name, value in asdict(config).items() if name not in NOT_IN_FINGERPRINT}
+    settings = {f"config.{name}": value for name, value in vars(config).items() if name not in NOT_IN_FINGERPRINT}
     for spec in specs:
         settings |= {f"study.{name}": value for name, value in spec.fingerprint().items()}
     return {
@@ -57,10 +69,14 @@ def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards
         "model.weights": weights,
         "data": shards.digest,
         "data.sequences": len(shards.chosen),
-        "tl_ffblock": __version__,
-        "torch": str(torch.__version__),
-        "transformer_lens": version("transformer-lens"),
+        **versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that numbers depend on."""
+    held = {"torch": str(torch.__version__), "transformer_lens": version("transformer-lens")}
+    return {"tl_ffblock": __version__, **held}
 
 
 class ForeignFolderError(InputError):
@@ -68,22 +84,31 @@ class ForeignFolderError(InputError):
 
 
 class StoredShard:
-    """One finished shard; arrays are read when asked for."""
+    """One finished shard; arrays are read when asked for. Between reads the file is closed: a process can hold some 65,000 open."""
 
     def __init__(self, path: Path) -> None:
-        self._file: Any = safe_open(path, framework="numpy")
-        metadata = self._file.metadata()  # type: ignore[no-untyped-call]
-        self.meta: dict[str, Any] = json.loads(metadata["meta"])
+        self._path = path
+        with self._open() as file:
+            metadata = file.metadata() or {}
+        self.mark: str = metadata.get("mark", "")
+        """Digest of its run, its number and its texts."""
+        self.meta: dict[str, Any] = json.loads(metadata.get("meta", "{}"))
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self._file.get_tensor(name)
+        with self._open() as file:
+            return file.get_tensor(name)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._file.keys()  # noqa: SIM118  # not a dictionary
+        with self._open() as file:
+            return name in file.keys()  # noqa: SIM118  # not a dictionary
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read some rows of an array."""
-        return self._file.get_slice(name)[start:stop]
+        with self._open() as file:
+            return file.get_slice(name)[start:stop]
+
+    def _open(self) -> Any:
+        return safe_open(self._path, framework="numpy")
 
 
 class Store:
@@ -94,6 +119,7 @@ class Store:
         folder: Path,
         fingerprint: dict[str, Any],
         whole_shards_of: Callable[[int, str], int | None] = lambda _, __: None,
+        digests: Sequence[bytes] = (),
     ) -> None:
         """Open a folder, or make it.
 
@@ -102,6 +128,7 @@ class Store:
             fingerprint: What its numbers depend on.
             whole_shards_of: How many shards of a run over so many texts of such a digest are this run's too, see
                 `Shards.whole_shards_of`; by default none, and no run is extended.
+            digests: Of each shard's texts.
 
         Raises:
             InputError: if the folder cannot be made.
@@ -115,22 +142,38 @@ class Store:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(f"the folder {path} cannot be made: {error.strerror}; give another out.") from error
+        self._check_locks()
         self.damaged: list[str] = []
         """Shards whose bytes did not match their names: removed, to be redone."""
         self._fingerprint = json.loads(json.dumps(fingerprint))
+        self._digests = digests
         with self.lock("run"):
             if (folder / "run.json").is_file():
                 before = self._stored_fingerprint()
                 if before != self._fingerprint:
                     self._extend(before, whole_shards_of)
-            elif any(self.shards.iterdir()):
+            elif any(self.shards.glob("shard-*")):
                 raise ForeignFolderError(f"{folder} holds shards but no run.json; use another folder.")
             else:
                 self._write_fingerprint()
 
     def lock(self, name: str) -> FileLock:
-        """A lock among processes."""
-        return FileLock(self.locks / f"{name}.lock")
+        """A lock among processes; this one may take it again where a disk did not let it be given back."""
+        return FileLock(self.locks / f"{name}.lock", is_singleton=True)
+
+    def _check_locks(self) -> None:
+        """Refuse a file system without locks before the work.
+
+        Raises:
+            InputError: naming the folder.
+        """
+        try:
+            with self.lock("check"):
+                pass
+        except OSError as error:
+            raise InputError(
+                f"no file in {self.locks} can be locked ({error.strerror}), as some network file systems have it; give another out."
+            ) from error
 
     @contextmanager
     def claim(self, shard: int) -> Iterator[bool]:
@@ -147,42 +190,73 @@ class Store:
     def write(self, shard: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
         """Keep a shard; all of it or nothing."""
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        data = save(contiguous, metadata={"meta": json.dumps(meta, sort_keys=True)})
-        # one name a shard: its lock is held, and what a killed process left is written over
-        temporary = self.shards / f".shard-{shard:06d}.part"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.shards / f"shard-{shard:06d}.{hashlib.sha256(data).hexdigest()[:DIGITS]}.safetensors")
-        handle = os.open(self.shards, os.O_RDONLY)
-        try:
-            os.fsync(handle)  # the rename itself
-        finally:
-            os.close(handle)
+        data = save(contiguous, metadata={"mark": self._mark(shard), "meta": json.dumps(meta, sort_keys=True)})
+        name = f"shard-{shard:06d}.{hashlib.sha256(data).hexdigest()[:DIGITS]}.safetensors"
+        write_atomically(self.shards / name, data)
 
     def done(self) -> set[int]:
         """Shards that are there."""
-        return {int(match[1]) for path in self.shards.iterdir() if (match := _NAME.fullmatch(path.name))}
+        return set(self._listed())
 
     def verify(self) -> set[int]:
         """Shards that are there and whole; damaged ones are removed and noted in `damaged`."""
-        for shard in sorted(self.done()):
+        for shard, paths in sorted(self._listed().items()):
             with self.lock(f"shard-{shard:06d}"):
-                for path in self._files(shard):
+                for path in paths:
+                    if not os.path.lexists(path):
+                        continue  # removed meanwhile by another process
+                    if not path.is_file():
+                        raise self._foreign(path, shard)
                     with path.open("rb") as file:
                         digest = hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]
                     if digest != path.name.split(".")[1]:
                         self.damaged.append(path.name)
                         path.unlink()
+                    else:
+                        self._read(shard, paths)
         return self.done()
 
-    def read(self, shard: int) -> StoredShard:
-        """A finished shard."""
-        return StoredShard(self._files(shard)[0])
+    def read(self, shards: Iterable[int]) -> list[StoredShard]:
+        """Finished shards.
+
+        Raises:
+            ForeignFolderError: if a file is a shard of another run, of other texts, or has another number.
+        """
+        listed = self._listed()
+        return [self._read(shard, listed[shard]) for shard in shards]
+
+    def _read(self, shard: int, paths: Sequence[Path]) -> StoredShard:
+        try:
+            stored = StoredShard(paths[0])
+        except (SafetensorError, ValueError, RecursionError) as error:
+            raise self._foreign(paths[0], shard) from error
+        if len(paths) > 1 or stored.mark != self._mark(shard):
+            raise self._foreign(paths[0], shard)
+        return stored
+
+    def _foreign(self, path: Path, shard: int) -> ForeignFolderError:
+        return ForeignFolderError(
+            f"{path} is not shard {shard} of this run: it was put there from another run, or renamed. Move it away and run the same "
+            "command again."
+        )
+
+    def _listed(self) -> dict[int, list[Path]]:
+        """The files of all shards; the folder is read once."""
+        listed: dict[int, list[Path]] = {}
+        for path in sorted(self.shards.iterdir()):
+            if match := _NAME.fullmatch(path.name):
+                listed.setdefault(int(match[1]), []).append(path)
+        return listed
+
+    def _mark(self, shard: int) -> str:
+        """Of what a shard's numbers follow from: settings, weights, versions, its number, its texts."""
+        own = {name: value for name, value in self._fingerprint.items() if name not in GROWS}
+        texts = b"".join(self._digests[shard : shard + 1])
+        return hashlib.sha256(json.dumps([own, shard], sort_keys=True).encode() + texts).hexdigest()
 
     def _files(self, shard: int) -> list[Path]:
-        return sorted(self.shards.glob(f"shard-{shard:06d}.*.safetensors"))
+        with os.scandir(self.shards) as entries:
+            return [Path(entry.path) for entry in entries if entry.name.startswith(f"shard-{shard:06d}.")]
 
     def check_mine(self) -> None:
         """Hold the folder against this run: another process may have extended it meanwhile.
@@ -198,7 +272,8 @@ class Store:
         now = self._fingerprint
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         grows = set(changed) <= GROWS
-        kept = whole_shards_of(before["data.sequences"], before["data"]) if grows else None
+        n_before = before.get("data.sequences")
+        kept = whole_shards_of(n_before, str(before.get("data"))) if grows and isinstance(n_before, int) else None
         if kept is None:
             differences = [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed]
             random = grows and before.get("config.sample") == "random"
@@ -217,9 +292,13 @@ class Store:
     def _stored_fingerprint(self) -> dict[str, Any]:
         path = self.folder / "run.json"
         try:
-            return json.loads(path.read_text("utf-8"))["fingerprint"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ForeignFolderError(f"{path} cannot be read ({error}); use another folder.") from error
+            held = read_json(path)
+        except MapFileError as error:
+            raise ForeignFolderError(f"{error} Use another folder.") from error
+        found = held.get("fingerprint") if isinstance(held, dict) else None
+        if not isinstance(found, dict):
+            raise ForeignFolderError(f"{path} holds no fingerprint of a run; use another folder.")
+        return found
 
     def _write_fingerprint(self) -> None:
         data = json.dumps({"fingerprint": self._fingerprint}, indent=1)

@@ -1,15 +1,19 @@
 """Data files and datasets -> texts, one at a time; what cannot be read becomes a problem, not an end."""
 
+import codecs
 import csv
-import json
+import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tl_ffblock.corpus.settings import Config, require
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
+from tl_ffblock.files import parse_json, regular_file
 
 Span: TypeAlias = tuple[int, int]
 """Characters from start to end of a text."""
@@ -57,6 +61,32 @@ class Problem:
 
 
 Read: TypeAlias = Iterator[CorpusText | Problem]
+Line: TypeAlias = tuple[str, str, str]
+"""Where a line is, its text, and what is wrong with it, "" for nothing."""
+
+LONGEST_LINE = 2**24
+"""Bytes of a line or a cell at most; a longer one is a problem, and is not kept in memory."""
+ROWS_AT_ONCE = 1000
+"""Rows of a dataset that are decoded together."""
+LONGEST_SENTENCE = 10_000
+"""Lines of a CoNLL-U sentence at most."""
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_LONE_RETURN = re.compile(r"\r+(?![\r\n])(?!$)")
+"""A carriage return within a line: the line end of old Macs."""
+_OTHER_FILES = {
+    codecs.BOM_UTF32_LE: "UTF-32: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-32 -t UTF-8",
+    codecs.BOM_UTF32_BE: "UTF-32: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-32 -t UTF-8",
+    codecs.BOM_UTF16_LE: "UTF-16: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-16 -t UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-16 -t UTF-8",
+    b"\x1f\x8b": "compressed by gzip: unpack it first. Run: gzip -cd",
+    b"BZh": "compressed by bzip2: unpack it first. Run: bzip2 -cd",
+    b"\xfd7zXZ": "compressed by xz: unpack it first. Run: xz -cd",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it first. Run: zstd -cd",
+    b"PK\x03\x04": "a zip archive or a file of Excel: unpack it, or save the table as CSV. Run: unzip -p",
+}
+"""What files begin with that are not plain text, what they are, and the command that makes one of them."""
+_ID = re.compile("[1-9][0-9]{0,5}")
+"""Number of a word in CoNLL-U."""
 
 ENDINGS = {
     ".txt": "text",
@@ -77,11 +107,16 @@ def read_texts(config: Config) -> Read:
     """Read all texts of the data, in order.
 
     Raises:
-        InputError: if there is no such file, or its format cannot be told.
+        InputError: if there is no such file, its format cannot be told, or it is of another encoding than UTF-8.
     """
-    readers = {"text": _text, "jsonl": _jsonl, "csv": _table, "tsv": _table, "dataset": _dataset}
-    path, kind = Path(config.data).expanduser(), data_format(config)
-    return read_conllu(path) if kind == "conllu" else readers[kind](config, path)
+    kind = data_format(config)
+    if kind == "text":
+        yield from _text(config)
+    elif kind == "conllu":
+        yield from read_conllu(Path(config.data).expanduser())
+    else:
+        for where, row in {"jsonl": _jsonl, "dataset": _dataset}.get(kind, _table)(config):
+            yield Problem(where, row, "reading") if isinstance(row, str) else _row(config, row, where)
 
 
 def data_format(config: Config) -> str:
@@ -90,8 +125,12 @@ def data_format(config: Config) -> str:
     Raises:
         InputError: if there is no such file, or its format cannot be told.
     """
+    if not isinstance(config.data, str):
+        return "dataset"
     path = Path(config.data).expanduser()
-    if config.format not in ("auto", "dataset") and not path.is_file():
+    if config.format != "dataset" and not path.is_dir() and path.exists():
+        regular_file(path)
+    elif config.format not in ("auto", "dataset"):
         raise InputError(f"data={config.data!r}: there is no such file.")
     if config.format != "auto":
         return config.format
@@ -110,97 +149,184 @@ def data_format(config: Config) -> str:
     return "dataset"
 
 
-def _text(config: Config, path: Path) -> Read:
+def _lines(path: Path) -> Iterator[Line]:
+    """Every line of a file: where it is, its text, and what is wrong with it, "" for nothing.
+
+    Raises:
+        InputError: if the file begins as UTF-16, UTF-32 or a compressed file does.
+    """
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
+    with path.open("rb") as file:
+        first = file.read(8)
+        if kind := next((kind for start, kind in _OTHER_FILES.items() if first.startswith(start)), None):
+            raise InputError(f"{name} is {kind} {name} > new file")
+        file.seek(0)
+        for number in count(1):
+            raw = file.readline(LONGEST_LINE)
+            if not raw:
+                return
+            # a byte order mark is not text, also where files were joined
+            where, text = f"{name}:{number}", raw.decode("utf-8-sig", "surrogateescape")
+            wrong = _wrong(text)
+            while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+                wrong, raw = f"is longer than {LONGEST_LINE} bytes", file.readline(LONGEST_LINE)
+            yield where, text, wrong
+
+
+def _plain_lines(path: Path) -> Iterator[Line]:
+    """The same of files in which a carriage return cannot be part of a text."""
+    for where, text, wrong in _lines(path):
+        found = None if wrong else _LONE_RETURN.search(text)
+        yield (
+            where,
+            text,
+            wrong
+            if found is None
+            else f"holds a carriage return at character {found.start() + 1}: save the file with line feeds (tr '\\r' '\\n')",
+        )
+
+
+def _wrong(text: str) -> str:
+    """What a text holds other than text, "" for nothing."""
+    found = _NO_TEXT.search(text)
+    if found is None:
+        return ""
+    character, at = ord(found[0]), found.start() + 1
+    if character == 0:
+        return f"holds a NUL byte at character {at}: is the file text?"
+    if 0xDC80 <= character <= 0xDCFF:  # bytes that Python's "surrogateescape" kept
+        return f"is not UTF-8: byte 0x{character - 0xDC00:02x} at character {at}; save the file as UTF-8"
+    return f"holds half a surrogate pair, U+{character:04X}, at character {at}: cut between two halves of a character"
+
+
+def _text(config: Config) -> Read:
     """Read one text a line; lines that match `document_pattern` begin an article."""
     heading = re.compile(config.document_pattern) if config.document_pattern else None
     document = None
-    for number, line in _lines(path):
-        where = f"{path.name}:{number}"
-        if isinstance(line, Problem):
-            yield line
+    for where, line, wrong in _plain_lines(Path(config.data).expanduser()):
+        if wrong:
+            yield Problem(where, wrong, "reading")
         elif heading is not None and heading.search(line):
-            document = f"{number} {line.strip()}"
+            document = f"{where.rpartition(':')[2]} {line.strip()}"
         elif line.strip():
             yield CorpusText(line.strip(), where, where if document is None else document)
 
 
-def _jsonl(config: Config, path: Path) -> Read:
-    for number, line in _lines(path):
-        where = f"{path.name}:{number}"
-        if isinstance(line, Problem):
-            yield line
-        elif line.strip():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                yield Problem(where, f"is no JSON: {error}", "reading")
-            else:
-                yield _row(config, row, where)
+Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any] | str]]
+"""Where a row is, and the row, or what is wrong with it."""
 
 
-def _table(config: Config, path: Path) -> Read:
-    with path.open("rb") as file:
-        lines = (line.decode("utf-8", "surrogateescape") for line in file)
-        dialect: Any = (
-            {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if data_format(config) == "tsv" else {"delimiter": ","}
-        )
-        reader = csv.DictReader(lines, **dialect)
-        columns = reader.fieldnames or ()
-        for name in filter(None, (config.column, config.document_column)):
-            if name not in columns:
-                raise InputError(f"{path.name} has no column {name!r}; it has {', '.join(map(repr, columns))}.")
-        while True:
-            where = f"{path.name}:{reader.line_num + 1}"
-            try:
-                row = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield Problem(where, str(error), "reading")
-            else:
-                yield _row(config, row, where)
+def _jsonl(config: Config) -> Rows:
+    for where, line, wrong in _lines(Path(config.data).expanduser()):
+        if wrong or not line.strip():
+            yield from [(where, wrong)] * bool(wrong)
+            continue
+        try:
+            row = parse_json(line)
+        except ValueError as error:  # also of a number of 5,000 digits, of 100,000 brackets
+            yield where, f"is not JSON: {error}"
+        else:
+            yield where, row if isinstance(row, Mapping) else f"has no text under {config.column!r}"
 
 
-def _dataset(config: Config, path: Path) -> Read:
+def _table(config: Config) -> Rows:
+    """Rows of a CSV or TSV file. A row that cannot be read ends with its first line; the next one begins after that."""
+    lines, kind = _lines(Path(config.data).expanduser()), data_format(config)
+    dialect: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if kind == "tsv" else {"strict": True}
+    csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))
+    columns: list[str] | None = None
+    ahead: deque[Line] = deque()
+    while taken := [line] if (line := ahead.popleft() if ahead else next(lines, None)) else []:
+        try:
+            cells = next(csv.reader(_taken(taken, ahead, lines), **dialect))
+            wrong = next(filter(None, (wrong for *_, wrong in taken)), "")
+        except csv.Error as error:
+            opened = len(taken) > 1 or "end of data" in str(error)
+            cells, wrong = [], "opens a quote that is not closed" if opened else f"is not a row of CSV: {error}"
+            ahead.extendleft(reversed(taken[1:]))
+            taken = taken[:1]
+        where = taken[0][0]
+        if columns is None:
+            columns = cells
+            for name in filter(None, (config.column, config.document_column)):
+                if wrong or columns.count(name) != 1:
+                    has = wrong or f"it has {brief(', '.join(map(repr, columns)), 200).strip(chr(34))}"
+                    raise InputError(f"{where}: no column {name!r}; {has}.")
+        elif wrong:
+            yield where, wrong
+        elif cells and len(cells) != len(columns):
+            yield where, f"has {len(cells)} cells, the header has {len(columns)}"
+        elif cells:
+            yield where, dict(zip(columns, cells, strict=True))
+
+
+def _taken(taken: list[Line], ahead: deque[Line], lines: Iterator[Line]) -> Iterator[str]:
+    """Texts of lines as a reader of CSV takes them; they are noted in `taken`."""
+    yield taken[0][1]
+    while line := ahead.popleft() if ahead else next(lines, None):
+        taken.append(line)
+        yield line[1]
+
+
+def _dataset(config: Config) -> Rows:
     require(["datasets"])
     import datasets
 
-    try:
-        if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
-            loaded: Any = datasets.load_from_disk(str(path))
-            rows = loaded[config.split] if isinstance(loaded, datasets.DatasetDict) else loaded
+    loaded: Any = config.data
+    if isinstance(config.data, str):
+        path = Path(config.data).expanduser()
+        try:
+            if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
+                loaded = datasets.load_from_disk(str(path))
+            else:
+                loaded = datasets.load_dataset(config.data, config.subset, split=config.split)
+        except Exception as error:
+            absent = "" if path.exists() else "there is no such file or folder, and "
+            raise InputError(
+                f"data={config.data!r}: {absent}it cannot be loaded as a dataset, split {config.split!r}: {error}"
+            ) from error
+    if isinstance(loaded, datasets.DatasetDict):
+        if config.split not in loaded:
+            raise InputError(f"{config.source} has no split {config.split!r}; it has {', '.join(loaded)}.")
+        loaded = loaded[config.split]
+    if not isinstance(loaded, datasets.Dataset):
+        raise InputError(f"data is a {type(loaded).__name__}: expected a file's name or a datasets.Dataset.")
+    columns = [name for name in (config.column, config.document_column) if name is not None]
+    for name in columns:
+        if name not in loaded.column_names:
+            raise InputError(f"{config.source} has no column {name!r}; it has {', '.join(loaded.column_names)}.")
+    yield from _rows_of(loaded.with_format(None).select_columns(columns), config.split)
+
+
+def _rows_of(loaded: Any, split: str) -> Rows:
+    """Rows of a dataset in blocks; of a block that cannot be read one by one."""
+    for start in range(0, len(loaded), ROWS_AT_ONCE):
+        block = range(start, min(start + ROWS_AT_ONCE, len(loaded)))
+        try:
+            held = loaded[block.start : block.stop]
+            rows = [{name: cells[place] for name, cells in held.items()} for place in range(len(block))]
+        except (ValueError, OSError):  # bytes that are not UTF-8, a file that was cut off
+            yield from ((f"{split}[{number}]", _read_row(loaded, number)) for number in block)
         else:
-            rows = datasets.load_dataset(config.data, split=config.split)
-    except Exception as error:
-        absent = "" if path.exists() else "there is no such file or folder, and "
-        raise InputError(
-            f"data={config.data!r}: {absent}it cannot be loaded as a dataset, split {config.split!r}: {error}"
-        ) from error
-    if config.column not in rows.column_names:
-        raise InputError(f"{config.data} has no column {config.column!r}; it has {', '.join(rows.column_names)}.")
-    for number in range(len(rows)):
-        yield _row(config, rows[number], f"{config.split}[{number}]")
+            yield from ((f"{split}[{number}]", row) for number, row in zip(block, rows, strict=True))
 
 
-def _row(config: Config, row: Any, where: str) -> CorpusText | Problem:
-    text = row.get(config.column) if isinstance(row, Mapping) else None
+def _read_row(loaded: Any, number: int) -> Mapping[str, Any] | str:
+    try:
+        row: Mapping[str, Any] = loaded[number]
+    except (ValueError, OSError) as error:
+        return f"cannot be read: {error}"
+    return row
+
+
+def _row(config: Config, row: Mapping[str, Any], where: str) -> CorpusText | Problem:
+    text, document = row.get(config.column), row.get(config.document_column) if config.document_column else None
     if not isinstance(text, str):
         return Problem(where, f"has no text under {config.column!r}", "reading")
-    if any("\udc80" <= c <= "\udcff" for c in text):
-        return Problem(where, "is not UTF-8", "reading")
-    if not text.strip():
-        return Problem(where, "is empty", "reading")
-    document = row.get(config.document_column) if config.document_column else None
+    wrong = _wrong(text) or _wrong(str(document)) or ("" if text.strip() else "is empty")
+    if wrong:
+        return Problem(where, wrong, "reading")
     return CorpusText(text.strip(), where, where if document is None else str(document))
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str | Problem]]:
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            try:
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                yield number, Problem(f"{path.name}:{number}", f"is not UTF-8 (byte {error.start} is wrong)", "reading")
 
 
 _PLAIN, _CONLLULEX = 10, 19
@@ -213,39 +339,39 @@ def read_conllu(path: Path) -> Read:
     Read are: STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:position`), PARSEME's
     cupt (`PARSEME:MWE` named by `# global.columns`), and BIO tags under `NER=` or `NE=` in MISC. `# newdoc id` begins
     an article. Relations are those of columns 7 and 8, between words as they are written: "wasn't" is one word, and what
-    stands between its two parts is no relation.
+    stands between its two parts is not a relation.
     """
     document: str | None = None
     columns: list[str] | None = None
     comments: dict[str, str] = {}
     rows: list[list[str]] = []
-    start = 1
-
-    def read_sentence() -> Read:
-        if rows:
-            where = f"{path.name}:{start}"
+    start = problem = ""
+    for where, line, wrong in chain(
+        _plain_lines(path), [("", "", "")]
+    ):  # a sentence ends with an empty line, the last one with the file
+        if wrong:
+            start, problem = start or where, problem or wrong
+        if not line.strip():
             try:
-                yield _sentence(rows, comments, columns, where, document or where)
+                if problem:
+                    raise ValueError(problem)
+                if rows:
+                    yield _sentence(rows, comments, columns, start, document or start)
             except ValueError as error:
-                yield Problem(where, str(error), "reading")
-
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            line = raw.decode("utf-8", "surrogateescape").rstrip("\r\n")
-            if not line.strip():
-                yield from read_sentence()
-                comments, rows = {}, []
-            elif line.startswith("#"):
-                key, _, value = line[1:].partition("=")
-                comments[key.strip()] = value.strip()
-                if key.strip() == "newdoc id":
-                    document = value.strip()
-                elif key.strip() == "global.columns":
-                    columns = value.split()
-            else:
-                start = start if rows else number
-                rows.append(line.split("\t"))
-        yield from read_sentence()
+                yield Problem(start or where, str(error), "reading")
+            comments, rows, start, problem = {}, [], "", ""
+        elif line.startswith("#"):
+            key, _, value = line[1:].partition("=")
+            comments[key.strip()] = value.strip()
+            if key.split()[:1] == ["newdoc"]:  # its id may be missing
+                document = value.strip() or where
+            elif key.strip() == "global.columns":
+                columns = value.split()
+        else:
+            start = start or where
+            rows.append(line.rstrip("\r\n").split("\t"))
+            if len(rows) > LONGEST_SENTENCE:
+                problem, rows = problem or f"a sentence of more than {LONGEST_SENTENCE} lines", []
 
 
 def _sentence(
@@ -254,22 +380,38 @@ def _sentence(
     widths = {len(row) for row in rows}
     if len(widths) != 1 or min(widths) < _PLAIN:
         raise ValueError(f"lines of {sorted(widths)} columns; expected {_PLAIN} or more, the same in all of a sentence")
-    words = [row for row in rows if row[0].isdigit()]
-    if not words:
-        raise ValueError("no word in this sentence")
+    words = [row for row in rows if _ID.fullmatch(row[0])]
+    _check_ids(rows, len(words))
     text = (
         comments.get("text")
         or "".join(row[1] + ("" if "SpaceAfter=No" in row[9].split("|") else " ") for row in _surface(rows)).strip()
     )
-    if any("\udc80" <= c <= "\udcff" for c in text):
-        raise ValueError("is not UTF-8")
     spans = _align(text, rows)
     labels = (*_expressions(words, columns, min(widths)), *_entities(words))
     groups = tuple(tuple(spans[i] for i in group) for group in labels if len(group) > 1)
-    written = tuple(dict.fromkeys(spans))
-    return CorpusText(
-        text, where, document, written, groups, tuple(_relations(words, [written.index(s) for s in spans]))
-    )
+    written = {span: place for place, span in enumerate(dict.fromkeys(spans))}
+    relations = tuple(_relations(words, [written[span] for span in spans]))
+    return CorpusText(text, where, document, tuple(written), groups, relations)
+
+
+def _check_ids(rows: list[list[str]], n_words: int) -> None:
+    """Refuse numbers of words that are not 1, 2, ... in order, and multi-word tokens of other words than those that follow."""
+    if not n_words:
+        raise ValueError("no word in this sentence")
+    word = covered = 0
+    for number in (row[0] for row in rows):
+        first, dash, last = number.partition("-")
+        if (
+            dash
+            and _ID.fullmatch(first)
+            and _ID.fullmatch(last)
+            and covered <= word == int(first) - 1 < int(last) <= n_words
+        ):
+            covered = int(last)
+        elif _ID.fullmatch(number) and int(number) == word + 1:
+            word += 1
+        elif not re.fullmatch(rf"{word}\.[1-9][0-9]{{0,5}}", number):  # an empty node
+            raise ValueError(f"the word after {word} is numbered {brief(number)}; expected {word + 1}")
 
 
 def _surface(rows: list[list[str]]) -> Iterator[list[str]]:
@@ -279,7 +421,7 @@ def _surface(rows: list[list[str]]) -> Iterator[list[str]]:
         if "-" in row[0]:
             covered = int(row[0].split("-")[1])
             yield row
-        elif row[0].isdigit() and int(row[0]) > covered:
+        elif _ID.fullmatch(row[0]) and int(row[0]) > covered:
             yield row
 
 
@@ -295,7 +437,7 @@ def _align(text: str, rows: list[list[str]]) -> list[Span]:
         first, _, last = row[0].partition("-")
         for word in range(int(first), int(last or first) + 1):
             spans[word] = (begin, at)
-    return [spans[int(row[0])] for row in rows if row[0].isdigit()]
+    return [spans[word] for word in sorted(spans)]
 
 
 def _relations(words: list[list[str]], written: list[int]) -> Iterator[Relation]:
@@ -305,15 +447,16 @@ def _relations(words: list[list[str]], written: list[int]) -> Iterator[Relation]
         number, name = row[6], row[7]
         if "_" in (number, name):
             continue
-        if number not in index:
-            raise ValueError(f"word {row[0]} {row[1]!r} depends on word {number!r}, which this sentence does not have")
+        if number not in index or number == row[0]:
+            other = "itself" if number == row[0] else f"word {number!r}, which this sentence does not have"
+            raise ValueError(f"word {row[0]} {row[1]!r} depends on {other}")
         if index[number] != dependent:
             yield Relation(dependent, index[number], name)
 
 
 def _expressions(words: list[list[str]], columns: list[str] | None, width: int) -> Iterator[list[int]]:
     """Multi-word expressions as lists of indices of `words`."""
-    if columns and "PARSEME:MWE" in columns:
+    if columns and "PARSEME:MWE" in columns[:width]:
         column = columns.index("PARSEME:MWE")
     elif width == _CONLLULEX:
         column = 10
@@ -335,6 +478,6 @@ def _entities(words: list[list[str]]) -> Iterator[list[int]]:
         if not tag.startswith("I"):
             yield group
             group = []
-        if tag[0] in "BI":
+        if tag.startswith(("B", "I")):
             group.append(index)
     yield group

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 
+from tl_ffblock.bridge.loading import load_model
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import Arrays, ModelFacts, Observation, StudySpec, observe
 from tl_ffblock.corpus.texts import CorpusText, Problem
 from tl_ffblock.corpus.tokenised import TokenisedText, Tokeniser
-from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.errors import FFBlockError, InputError, out_of_memory
 from tl_ffblock.layer.scopes import scope_names
 
 MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
@@ -46,6 +47,16 @@ class Worker:
         self.tokenise = Tokeniser(self.model, config, next(iter(shares.values()), 0.0))
         wanted = {scope for study in self.studies for scope in study.scopes()}
         self.scopes = tuple(scope for scope in scope_names(self.facts.order) if scope in wanted)
+
+    @classmethod
+    def loaded(cls, config: Config, specs: Sequence[StudySpec]) -> "Worker":
+        """With the model that the config names, where the config says."""
+        return cls(config, specs, load_model(config.model, device=config.device))
+
+    @property
+    def twin(self) -> Callable[[], "Worker"]:
+        """Makes the same worker in another process."""
+        return partial(type(self).loaded, self.config, self.specs)
 
     @cached_property
     def weights(self) -> str:
@@ -93,6 +104,8 @@ class Worker:
             except MACHINE_ERRORS:
                 raise
             except SEQUENCE_ERRORS as error:
+                if out_of_memory(error):
+                    raise MemoryError(str(error)) from error
                 problems.append(_problem(text, error, "tokenising"))
 
     def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> list[tuple[list[Any], float]]:
@@ -105,6 +118,8 @@ class Worker:
         except MACHINE_ERRORS:
             raise
         except SEQUENCE_ERRORS as error:
+            if out_of_memory(error):  # torch says so in a RuntimeError
+                raise MemoryError(str(error)) from error
             if len(batch) > 1:
                 return [row for tokenised in batch for row in self._measured([tokenised], problems)]
             problems.append(_problem(batch[0].source, error, "measuring"))

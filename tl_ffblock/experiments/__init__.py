@@ -30,6 +30,7 @@ __all__ = ["STUDIES", "Config", "run_studies", "study"]
 
 STUDIES = {
     "contextualization": "tl_ffblock.experiments.kobayashi.contextualization:Contextualization",
+    "between-layers": "tl_ffblock.experiments.kobayashi.between_layers:BetweenLayers",
     "amplification": "tl_ffblock.experiments.kobayashi.amplification:Amplification",
     "bypass": "tl_ffblock.experiments.kobayashi.bypass:Bypass",
     "outliers": "tl_ffblock.experiments.kobayashi.outliers:Outliers",
@@ -40,6 +41,8 @@ STUDIES = {
     "memories": "tl_ffblock.experiments.geva.memories:MemoriesStudy",
 }
 """Where the class of each study is, as `module:Class`."""
+PAPERS = {"kobayashi": "Kobayashi et al. 2024", "clark": "Clark et al. 2019", "geva": "Geva et al. 2021"}
+"""The paper of each folder of studies."""
 
 
 def option_fields(name: str) -> tuple[DeclaredField, ...]:
@@ -49,6 +52,21 @@ def option_fields(name: str) -> tuple[DeclaredField, ...]:
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "options":
             return declared_fields(module, ast.unparse(node.annotation))
     return ()
+
+
+def studies_of(paper: str) -> tuple[str, ...]:
+    """The studies of a paper, a key of `PAPERS`."""
+    return tuple(name for name, home in STUDIES.items() if home.split(".")[2] == paper)
+
+
+def study_title(name: str) -> str:
+    """What a study of `STUDIES` is about, read without importing it."""
+    (title,) = (
+        ast.literal_eval(node.value)
+        for node in class_body(*STUDIES[name].split(":"))
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "title"
+    )
+    return str(title)
 
 
 def study_names(studies: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 
 import heapq
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +17,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.bridge.edge_ablation import EdgeAblation
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import identify, refuse_other_model
 from tl_ffblock.errors import InputError, MapFileError, brief
-from tl_ffblock.files import write_atomically
+from tl_ffblock.files import read_json, write_atomically
 from tl_ffblock.graphs.edge_estimates import RECEIVERS, SENDERS, EdgeGraph, edge_components
-from tl_ffblock.graphs.graph import PRUNED, REMAINING, GraphCertificate
+from tl_ffblock.graphs.graph import PRUNED, REMAINING, Component, GraphCertificate
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result
+from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.signatures import real, strict
 
 Scores: TypeAlias = EdgeGraph | Sequence[EdgeGraph]
@@ -57,8 +57,7 @@ class Circuit(EdgeGraph):
             UnsupportedModelError: for other models.
         """
         edges = EdgeAblation.of(identify(model))
-        every = edge_components(edges.model.n_layers, edges.model.n_heads, edges.n_kv, fed=edges.fed)
-        nodes = tuple(node for node in every if node.kind != REMAINING)
+        nodes = _components(edges)
         sends, receives = (
             torch.tensor([number for number, node in enumerate(nodes) if node.kind in kinds])
             for kinds in (SENDERS, RECEIVERS)
@@ -74,6 +73,7 @@ class Circuit(EdgeGraph):
             sizes=torch.zeros(len(rows)),
             certificate=GraphCertificate({}, edges.model.tolerance),
             n_possible=len(rows),
+            fingerprint=edges.model.fingerprint,
         )
 
     @classmethod
@@ -82,7 +82,8 @@ class Circuit(EdgeGraph):
 
         Args:
             model: As in `full`.
-            edges: Such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v"), ("L7.mlp", "target")].
+            edges: Such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v"), ("L7.mlp", "target")]; or a circuit of a model with the same
+                components, such as another checkpoint.
 
         Raises:
             ScopeKeyError: if there is no such sender or receiver.
@@ -111,10 +112,9 @@ class Circuit(EdgeGraph):
         Raises:
             InputError: if there are fewer edges, or the graphs of a list have other edges.
         """
-        whole, chosen = _prepared(scores, n)
+        whole = _scored(scores, n)
         order = np.argsort(-_keys(whole, absolute=absolute), kind="stable")
-        chosen[order[:n]] = True
-        return whole.choose(chosen)
+        return whole.choose(np.isin(np.arange(len(whole)), order[:n]))
 
     @classmethod
     def threshold(cls, scores: Scores, least: float, *, absolute: bool = True) -> "Circuit":
@@ -130,7 +130,7 @@ class Circuit(EdgeGraph):
         """
         if real(least) is None:
             raise InputError(f"least={brief(least)}: expected a number in the target's units.")
-        whole, _ = _prepared(scores, 0)
+        whole = _scored(scores)
         return whole.choose(_keys(whole, absolute=absolute) >= least)
 
     @classmethod
@@ -139,7 +139,8 @@ class Circuit(EdgeGraph):
 
         Fewer where the target is reached by fewer. Arguments and errors are those of `topn`.
         """
-        whole, chosen = _prepared(scores, n)
+        whole = _scored(scores, n)
+        chosen = np.zeros(len(whole), dtype=bool)
         keys, into, target = _keys(whole, absolute=absolute), defaultdict[int, list[int]](list), len(whole.nodes) - 1
         for edge, readers in enumerate(whole.readers):
             for reader in readers:
@@ -174,7 +175,7 @@ class Circuit(EdgeGraph):
             raise InputError(f"fractions={brief(fractions)}: expected a list of parts of all edges, from 0 to 1.")
         if wrong := [fraction for fraction in fractions if not 0 <= (-1 if real(fraction) is None else fraction) <= 1]:
             raise InputError(f"fractions: {brief(wrong[0])}; expected parts of all edges, from 0 to 1.")
-        whole, _ = _prepared(scores, 0)
+        whole = _scored(scores)
         choose = cls.greedy if greedy else cls.topn
         return tuple(choose(whole, int(fraction * whole.n_possible), absolute=absolute) for fraction in fractions)
 
@@ -330,7 +331,7 @@ class Circuit(EdgeGraph):
             InputError: if the circuit is of another model, or the folder does not exist.
         """
         known, full = identify(model), Circuit.full(model)
-        self._in(full)  # which refuses another model's
+        kept_edges(EdgeAblation.of(known), self)  # which refuses another model's
         own = dict(zip(map(tuple, self.ends.tolist()), self.weights[:, 0].tolist(), strict=True))
         edges = {
             name: {"score": own.get(ends, 0.0) / len(names), "in_graph": ends in own}
@@ -343,8 +344,7 @@ class Circuit(EdgeGraph):
         cfg = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
         cfg["parallel_attn_mlp"] = known.family.order == "parallel"
         content = json.dumps({"cfg": cfg, "nodes": nodes, "edges": edges})
-        write_atomically(Path(path), content.encode("utf-8"))
-        return Path(path)
+        return write_atomically(path, content.encode("utf-8"))
 
     @classmethod
     def from_mib_json(cls, path: str | PathLike[str], model: Any) -> "Circuit":
@@ -361,7 +361,12 @@ class Circuit(EdgeGraph):
                 an input and not into another.
             FileNotFoundError: if there is no such file.
         """
-        full, held = cls.full(model), _mib_edges(Path(path))
+        full, known = cls.full(model), identify(model)
+        cfg, held = _mib_edges(Path(path))
+        sizes = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
+        for name, own in sizes.items():
+            if cfg.get(name, own) != own:
+                raise MapFileError(f"{path} is of a model of {name} {brief(cfg[name])}, and {full.model} has {own}.")
         scores, inside = np.zeros(len(full)), np.zeros(len(full), dtype=bool)
         for edge, names in enumerate(full.mib_names()):
             found = [held.pop(name) for name in names if name in held]
@@ -391,38 +396,39 @@ def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender re
     """The edges of a circuit as `EdgeAblation` numbers them.
 
     Raises:
-        InputError: if the circuit is of a model with other components.
+        InputError: if the circuit is of a model with other components or other weights.
     """
-    expected = [node.name for node in Circuit.full(edges.model).nodes]
+    expected = [node.name for node in _components(edges)]
     if [node.name for node in circuit.nodes] != expected:
         raise InputError(
             f"a circuit of {circuit.model} with {len(circuit.nodes)} components and inputs; {edges.model.name} has "
             f"{len(expected)}. Make the circuit with this model."
         )
+    refuse_other_model("the circuit", circuit.fingerprint, edges.model)
     return circuit.present
 
 
-def _prepared(scores: Scores, n: int) -> tuple[Circuit, Bool[np.ndarray, " edge"]]:
-    """All scored edges as one circuit, none of them chosen yet."""
+def _components(edges: EdgeAblation) -> tuple[Component, ...]:
+    """The components of a model and their inputs."""
+    every = edge_components(edges.model.n_layers, edges.model.n_heads, edges.n_kv, fed=edges.fed)
+    return tuple(node for node in every if node.kind != REMAINING)
+
+
+def _scored(scores: Scores, n: int = 0) -> Circuit:
+    """All scored edges as one circuit, of which n are to be chosen."""
     graphs: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     if not graphs or not all(isinstance(graph, EdgeGraph) for graph in graphs):
         raise InputError(
             f"scores={brief(scores)}: expected edges, as attribution_patching(edges=True) has them, or a list."
         )
-    circuits = [_all_edges(graph) for graph in graphs]
-    whole = circuits[0]
-    for other in circuits[1:]:
-        if not torch.equal(other.ends, whole.ends) or other.model != whole.model:
-            raise InputError("scores: graphs with other edges; expected those of one model, all edges of each.")
-        if _quantity(other) != _quantity(whole):
-            raise InputError(
-                f"scores: one graph is of the {_quantity(whole)}, another of the {_quantity(other)}: expected one quantity."
-            )
+    refuse_mixed(graphs, "average")
+    whole, *others = circuits = [_all_edges(graph) for graph in graphs]
+    if not all(torch.equal(other.ends, whole.ends) for other in others):
+        raise InputError("scores: graphs with other edges; expected those of one model, all edges of each.")
     weights = torch.stack([circuit.weights for circuit in circuits]).mean(dim=0)
-    whole = replace(whole, weights=weights, sizes=weights[:, 0].abs())
     if not 0 <= whole_number(n, "n") <= len(whole):
         raise InputError(f"n={n}: expected 0 to {len(whole)}, the number of edges.")
-    return whole, np.zeros(len(whole), dtype=bool)
+    return replace(whole, weights=weights, sizes=weights[:, 0].abs())
 
 
 def _all_edges(graph: EdgeGraph) -> Circuit:
@@ -444,13 +450,9 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
         sizes=graph.weights[known, 0].abs(),
         certificate=graph.certificate,
         rules=graph.rules,
+        fingerprint=graph.fingerprint,
         n_possible=getattr(graph, "n_possible", 0) or int(known.sum()),
     )
-
-
-def _quantity(circuit: Circuit) -> str:
-    """What kind of number its scores are of: the target's name without the tokens that it reads."""
-    return re.split(r"['\"]| token \d", circuit.targets[0].name)[0].strip() if circuit.targets else ""
 
 
 def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
@@ -459,15 +461,21 @@ def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
     return (scores.abs() if absolute else scores).numpy()
 
 
-def _mib_edges(path: Path) -> dict[str, tuple[float, bool]]:
-    """Score and membership of every edge of a file."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        missing = {"cfg", "nodes", "edges"} - set(content)
-        if missing:
-            raise MapFileError(f"{path}: no {', '.join(sorted(missing))}; expected the JSON of EAP-IG or MIB.")
-        return {name: (float(edge["score"]), bool(edge["in_graph"])) for name, edge in content["edges"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        if isinstance(error, MapFileError):
-            raise
-        raise MapFileError(f"{path} is not the JSON of a circuit: {error!r}.") from error
+def _mib_edges(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float, bool]]]:
+    """The sizes of a file's model, and score and membership of every edge."""
+    content = read_json(path)
+    if not isinstance(content, Mapping) or not all(
+        isinstance(content.get(part), Mapping) for part in ("cfg", "nodes", "edges")
+    ):
+        raise MapFileError(f"{path} has no cfg, nodes and edges; expected the JSON of EAP-IG or MIB.")
+    held: dict[str, tuple[float, bool]] = {}
+    for name, edge in content["edges"].items():
+        score, inside = (edge.get("score"), edge.get("in_graph")) if isinstance(edge, Mapping) else (None, None)
+        number = real(score)
+        if number is None or not isinstance(inside, bool):
+            raise MapFileError(
+                f"{path}: the edge {name} has score {brief(score)} and in_graph {brief(inside)}; expected a finite number, and "
+                "true or false."
+            )
+        held[name] = number, inside
+    return content["cfg"], held

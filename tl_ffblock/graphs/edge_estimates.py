@@ -5,7 +5,7 @@ heads (of key-value heads, "L3KV1.k", where queries share them), feed-forwards a
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -28,7 +28,16 @@ SENDERS, RECEIVERS = ("resid", "head", "mlp", REMAINING), (*_INPUTS, "mlp", "tar
 class EdgeGraph(Graph):
     """Edges from senders to receivers: estimates, measured effects, or the edges of a circuit."""
 
+    fingerprint: str = ""
+    """Of the model's weights; empty where it is not known."""
+
     TRUNK = ()
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """What must be the same of edges of which there is a mean."""
+        quantity = self.targets[0].quantity if self.targets else ""
+        return {"quantity": quantity, "model": self.model, "fingerprint": self.fingerprint}
 
     @property
     def senders(self) -> tuple[str, ...]:

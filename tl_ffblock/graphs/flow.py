@@ -24,8 +24,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import pandas as pd
 import torch
 from einops import einsum
 from jaxtyping import Bool, Float, Int
@@ -35,7 +36,7 @@ from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.layers import QueryKeyWeights
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading, read_out
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.errors import InputError, UnsupportedModelError, brief
 from tl_ffblock.graphs.graph import Component, Graph
 from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_name, neuron_values
@@ -71,9 +72,9 @@ class FlowNode(Component):
     entropy: float = float("nan")
     """Of that reading, in nats."""
     ranks: tuple[int, ...] = ()
-    """Of each target's token: 1 is the top token, 0 where the target is no token."""
+    """Of each target's token: 1 is the top token, 0 where the target is not a token."""
     probabilities: tuple[float, ...] = ()
-    """Of each target's token in that reading; NaN where the target is no token."""
+    """Of each target's token in that reading; NaN where the target is not a token."""
     own: float = 0.0
     """Norm of the node's intercept (biases), of a neuron's key that number."""
     rest: float = 0.0
@@ -114,6 +115,13 @@ class FlowGraph(Graph):
 
     UNPRUNED = ("vectors",)
 
+    def _measured(self) -> pd.DataFrame:
+        """With the entropy of what an edge carries, which is the reading of the node it leaves; NaN where it is a number."""
+        entropies = [getattr(node, "entropy", float("nan")) for node in self.nodes]
+        carried = zip(self.ends[:, 0].tolist(), self.units, strict=True)
+        of_edges = [entropies[source] if unit == "residual" else float("nan") for source, unit in carried]
+        return super()._measured().assign(entropy=of_edges)
+
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Its size, the layers, the text, the position, the targets, and what was measured."""
         headline, lines = super().summary()
@@ -128,7 +136,8 @@ class FlowGraph(Graph):
 class Pruning:
     """How much of each layer is shown; None shows all. What is not shown is summed in the rest of the node it enters.
 
-    The numbers are those of Katz and Belinkov 2023.
+    The numbers are those of Katz and Belinkov 2023, the choice of rows and neurons that of their program; that of their text is
+    `by="coefficient"`.
     """
 
     heads: int | None = 10
@@ -139,6 +148,11 @@ class Pruning:
     """Rows of W_O with the largest and the most negative coefficient times norm."""
     memories: tuple[int, int] | None = (18, 7)
     """Neurons of the feed-forward, likewise."""
+    by: Literal["contribution", "coefficient"] = "contribution"
+    """What rows and neurons are chosen by: the coefficient times the norm of what it multiplies, from both ends, as their program does;
+    or the size of the coefficient alone, as many as both numbers together, as their text says (A.5)."""
+    chosen: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """Neurons by layer that are shown, and no others, in place of `memories`: `{29: [1066, 12]}`."""
 
     def __post_init__(self) -> None:
         """Refuse what is not a number of things.
@@ -153,6 +167,36 @@ class Pruning:
                 raise InputError(
                     f"Pruning({name}={given!r}): expected {'a number' if wanted == 1 else 'two numbers'} from 0, or None for all."
                 )
+        if self.by not in ("contribution", "coefficient"):
+            raise InputError(f'Pruning(by={self.by!r}): expected "contribution" or "coefficient".')
+        if not isinstance(self.chosen, Mapping):
+            raise InputError(f"Pruning(chosen={brief(self.chosen)}): expected neurons by layer, {{29: [1066, 12]}}.")
+
+    def shown(
+        self, coefficients: Float[Tensor, " item"], norms: Float[Tensor, " item"], counts: tuple[int, int] | None
+    ) -> Int[Tensor, " shown"]:
+        """The rows or neurons that are shown, of these coefficients, which multiply vectors of these norms."""
+        if self.by == "coefficient" and counts is not None:
+            return largest(coefficients.abs(), sum(counts))
+        return ends(coefficients * norms, counts)
+
+    def neurons(
+        self, layer: int, coefficients: Float[Tensor, " neuron"], norms: Float[Tensor, " neuron"]
+    ) -> Int[Tensor, " shown"]:
+        """The neurons of a layer that are shown.
+
+        Raises:
+            InputError: if one was chosen that the layer does not have, or one twice.
+        """
+        if layer not in self.chosen:
+            return self.shown(coefficients, norms, self.memories)
+        numbers = [whole(number) for number in self.chosen[layer]]
+        if len(set(numbers)) < len(numbers) or not set(numbers) <= set(range(len(coefficients))):
+            raise InputError(
+                f"Pruning(chosen={{{layer}: {brief(list(self.chosen[layer]))}}}): expected neurons from 0 to {len(coefficients) - 1}, each "
+                "once."
+            )
+        return torch.tensor(numbers, dtype=torch.long, device=coefficients.device)
 
     @classmethod
     def off(cls) -> "Pruning":
@@ -446,7 +490,7 @@ class LayerFlow:
         attention = record.block.attention
         w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
         constant = (record.pattern[:, draft.position].sum(dim=-1)[:, None] * record.block.value_constant).flatten()
-        shown = ends(coefficients * w_o.norm(dim=-1), self.pruning.rows)
+        shown = self.pruning.shown(coefficients, w_o.norm(dim=-1), self.pruning.rows)
         hidden = _hidden(len(coefficients), shown)
         rest, of_biases = (part[hidden] @ w_o[hidden] for part in (coefficients - constant, constant))
         written = []
@@ -468,7 +512,7 @@ class LayerFlow:
         draft, by = self.draft, self.by[step.scope]
         neurons = neurons_at(self.record, draft.position, operand, self.eps)
         read, m, values = draft.vectors[reads][0], neurons.coefficients, neurons.values
-        shown = ends(m * values.norm(dim=-1), self.pruning.memories)
+        shown = self.pruning.neurons(self.record.layer, m, values.norm(dim=-1))
         written = [self._neuron(reads, neurons, neuron, by) for neuron in shown.tolist()]
         hidden, is_norm = _hidden(len(m), shown), draft.nodes[reads].kind == "norm"
         shifted = neurons.keys @ draft.vectors[reads][1] if is_norm else torch.zeros_like(m)
@@ -512,7 +556,7 @@ def _hidden(number: int, shown: Tensor) -> Bool[Tensor, " item"]:
 class Neurons:
     """A layer's neurons at one position, experts one after the other.
 
-    The key k_n is what the coefficient's product with is, m_n the model's own coefficient, b_n what of it is no product with
+    The key k_n is what the coefficient's product with is, m_n the model's own coefficient, b_n its part that is not a product with
     the input, `rounding` how far rounding may put m_n from an exact one; b_out of experts is weighed by the router.
     """
 
@@ -565,7 +609,7 @@ def read_vectors(
     Args:
         model: The model.
         vectors: Of the residual stream's space.
-        targets: Token ids to find; None for a target that is no token.
+        targets: Token ids to find; None for a target that is not a token.
         n_tokens: How many top tokens.
 
     Raises:

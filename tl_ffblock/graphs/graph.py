@@ -13,10 +13,9 @@ import heapq
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import networkx as nx
@@ -27,6 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, brief
+from tl_ffblock.files import regular_file
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.result import One, Result, Values, tabulated
 from tl_ffblock.results.tokens import shortened
@@ -54,6 +54,18 @@ _EAP = {
 }
 
 G = TypeVar("G", bound="Graph")
+
+
+_NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""Characters that XML cannot hold; texts of tokens may."""
+
+
+def _for_xml(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """A row of a table whose texts a GraphML or GEXF file can hold: other characters as their escapes."""
+    return {
+        name: _NO_XML.sub(lambda found: ascii(found[0])[1:-1], value) if isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 @strict
@@ -113,6 +125,8 @@ class GraphTarget(Values):
     value: float
     token: str | None = None
     """The token whose rank and probability nodes of a flow graph have; None where the target is none."""
+    quantity: str = ""
+    """What kind of number it is, "logit difference"; empty where it is not known."""
 
 
 @strict
@@ -247,9 +261,10 @@ class Graph(Result):
         """
         graph = nx.DiGraph(model=self.model, targets=", ".join(target.name for target in self.targets))
         labels, edges = [node.label(names) for node in self.nodes], self._measured().to_dict("records")
-        graph.add_nodes_from(zip(labels, self.nodes_dataframe(names).to_dict("records"), strict=True))
+        rows = map(_for_xml, self.nodes_dataframe(names).to_dict("records"))
+        graph.add_nodes_from(zip(labels, rows, strict=True))
         for edge in range(len(edges)) if k is None else self._top(k):
-            graph.add_edge(*(labels[end] for end in self.ends[edge].tolist()), **edges[edge])
+            graph.add_edge(*(labels[end] for end in self.ends[edge].tolist()), **_for_xml(edges[edge]))
         read = [(labels[source], labels[head]) for source, head in self._reads() if graph.degree(labels[source])]
         graph.add_edges_from(read, unit="input", size=0.0)
         graph.remove_nodes_from([] if k is None else list(nx.isolates(graph)))
@@ -386,6 +401,16 @@ class Graph(Result):
         """The columns of a table by target; the name alone where there is one, or scores of edges without a target."""
         return [name] if self.weights.shape[1] == 1 else [f"{name} of {target.name}" for target in self.targets]
 
+    @strict
+    def faults(self) -> Iterator[str]:
+        """Edges from or to nodes that there are not, and shares of other targets."""
+        if self.ends.numel() and not 0 <= int(self.ends.min()) <= int(self.ends.max()) < len(self.nodes):
+            yield f"an edge leads to node {int(self.ends.max())} of {len(self.nodes)}"
+        if len(self.targets) > 0 and any(len(node.shares) not in (0, len(self.targets)) for node in self.nodes):
+            yield f"a node has shares of other than {len(self.targets)} targets"
+        if self.units and len(self.units) != len(self.ends):
+            yield f"{len(self.units)} units of {len(self.ends)} edges"
+
     def summary(self) -> tuple[str, Mapping[str, object]]:
         """Its size, the text, the targets, and the largest edges that enter or leave a head or a feed-forward."""
         headline = f"{len(self.nodes)} nodes, {len(self.ends)} edges of {self.model}, rules={self.rules!r}"
@@ -405,10 +430,11 @@ class Graph(Result):
             MapFileError: if the file is not such a graph, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
-        # The first byte of a safetensors file is of its header's length, a multiple of eight, and no bracket.
-        if Path(path).is_file() and Path(path).read_bytes()[:1] in (b"{", b"["):
-            raise MapFileError(
-                f"{path} is JSON: flow graphs were saved so by tl_ffblock 0.2.0 (format version 1), which this version does not "
-                "read; make it again."
-            )
+        with regular_file(path).open("rb") as file:
+            # The first byte of a safetensors file is of its header's length, a multiple of eight, and no bracket.
+            if file.read(1) in (b"{", b"["):
+                raise MapFileError(
+                    f"{path} is JSON: flow graphs were saved so by tl_ffblock 0.2.0 (format version 1), which this version does not "
+                    "read; make it again."
+                )
         return super().load(path)

@@ -15,7 +15,7 @@ from typing import Any
 import networkx as nx
 
 from tl_ffblock.errors import InputError, MapFileError, brief
-from tl_ffblock.files import write_atomically
+from tl_ffblock.files import read_json, write_atomically
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.signatures import real, strict
 
@@ -67,8 +67,7 @@ def to_neuronpedia(graph: Graph, path: str | os.PathLike[str], *, slug: str = "g
         "nodes": [_node(node, end, graph.labels) for node in nodes.values()],
         "links": links,
     }
-    write_atomically(Path(path), json.dumps(payload, allow_nan=False).encode("utf-8"))
-    return Path(path)
+    return write_atomically(path, json.dumps(payload, allow_nan=False).encode("utf-8"))
 
 
 def _node(node: Component, end: int, labels: tuple[str, ...]) -> dict[str, Any]:
@@ -99,14 +98,12 @@ def read_neuronpedia(path: str | os.PathLike[str]) -> nx.DiGraph:
             weight is not a finite number.
         FileNotFoundError: if there is no such file.
     """
-    try:
-        held = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise MapFileError(f"{path} is no JSON: {error}.") from error
+    held = read_json(path)
     wrong = next(_faults(held), "")
     if wrong:
         raise MapFileError(f"{path} is not a graph for Neuronpedia: {wrong}.")
-    graph = nx.DiGraph(**held["metadata"])
+    graph = nx.DiGraph()
+    graph.graph.update(held["metadata"])  # by `**` some names would be arguments
     graph.add_nodes_from((node["node_id"], node) for node in held["nodes"])
     graph.add_weighted_edges_from((link["source"], link["target"], float(link["weight"])) for link in held["links"])
     return graph
@@ -123,11 +120,13 @@ def _faults(held: Any) -> Iterator[str]:
             missing = [name for name in fields if not isinstance(entry, Mapping) or name not in entry]
             if missing:
                 yield f"{part}[{number}] has no {missing[0]}"
-    names = {str(node["node_id"]) for node in held["nodes"]}
-    if len(names) < len(held["nodes"]):
+    named = [node["node_id"] for node in held["nodes"]]
+    yield from (f"the node_id {brief(name)} is not a text" for name in named if not isinstance(name, str))
+    names = set(named)
+    if len(names) < len(named):
         yield "two nodes have one node_id"
     for link in held["links"]:
-        if not {str(link["source"]), str(link["target"])} <= names:
+        if not all(isinstance(end, str) and end in names for end in (link["source"], link["target"])):
             yield f"a link leads from {brief(link['source'])} to {brief(link['target'])}, which are not both nodes"
         if real(link["weight"]) is None:
             yield f"a link has the weight {brief(link['weight'])}"

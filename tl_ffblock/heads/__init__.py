@@ -12,6 +12,7 @@ Every function takes `TokenMaps`: attention, value-weighted attention, contribut
 the whole layer, or arrays of one's own with labels. A row is read as a distribution: divided by its sum.
 """
 
+from tl_ffblock.heads.decay import DistanceDecay, distance_decay
 from tl_ffblock.heads.effects import Replacement, ablation_effects, attention_gradients
 from tl_ffblock.heads.probes import (
     Attachments,
@@ -70,6 +71,7 @@ __all__ = [
     "Arcs",
     "Attachments",
     "Direction",
+    "DistanceDecay",
     "AttentionHeadScores",
     "Mentions",
     "ProbeKind",
@@ -88,6 +90,7 @@ __all__ = [
     "chosen_elsewhere",
     "clusters",
     "copy_scores",
+    "distance_decay",
     "distributions",
     "divergence_sums",
     "divergences",

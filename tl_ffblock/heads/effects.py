@@ -7,19 +7,22 @@ The gradient is along one weight alone: rows need not sum to 1 then, and scores 
 weights it is `z_i . d metric / d z_i`, to first order what taking the head out at this position takes from the metric.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.edited import logits_with_heads_replaced, slopes_at_values
+from tl_ffblock.attribution.targets import Direction, Target, for_prompts
+from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
 from tl_ffblock.layer.heads import head_names
-from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
+from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -29,46 +32,48 @@ Replacement: TypeAlias = Literal["zero", "mean"]
 
 @strict
 def ablation_effects(
-    model: Any, input: str | Tokens, metric: Metric | LogitFunction, *, replacement: Replacement = "zero"
+    model: Any, input: str | Tokens, metric: Target, *, replacement: Replacement = "zero"
 ) -> Float[Tensor, "layer head"]:
-    """What the metric changes by when a head is taken out, for every head: one run a head, those of a layer side by side.
+    """What the target changes by when a head is taken out, for every head: one run per head, those of a layer side by side.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text, or token ids.
-        metric: What is read of each run's logits, such as `metrics.loss()`.
+        metric: What is read of each run: a function of its logits such as `metrics.loss()`, a token, or an `ffb.direction` of the
+            residual stream, which needs no language-model head.
         replacement: What stands in the head's place.
 
     Raises:
         InputError: for several texts, or another replacement.
-        UntrainedHeadError: for a model whose unembedding was never trained.
+        UntrainedHeadError: for logits of a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
-    known, tokens, read, run, _ = _observed(model, input, metric)
-    clean, effects = read(run.logits[0]).detach().reshape(()), []
-    for layer in range(known.n_layers):
-        logits = logits_with_heads_replaced(known, tokens, layer, mean=replacement == "mean")
-        effects.append(run_by_run(read, logits) - clean)
+    seen, effects = _observed(model, input, metric), []
+    for layer in range(seen.model.n_layers):
+        outputs = outputs_with_heads_replaced(seen.model, seen.tokens, layer, seen.layer, mean=replacement == "mean")
+        effects.append(seen.read(outputs) - seen.clean)
     return torch.stack(effects).float().cpu()
 
 
 @strict
-def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitFunction) -> TokenMaps:
-    """The derivative of a metric by every weight of every head's attention, signed; Clark et al. average its size.
+def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> TokenMaps:
+    """The derivative of a target by every weight of every head's attention, signed; Clark et al. average its size.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text, or token ids.
-        metric: What is read of the logits, such as `metrics.loss()`.
+        metric: What is read: a function of the logits such as `metrics.loss()`, a token, or an `ffb.direction` of the residual
+            stream, which needs no language-model head; layers that it does not read have zeros.
 
     Raises:
         InputError: for several texts.
-        UntrainedHeadError: for a model whose unembedding was never trained.
+        UntrainedHeadError: for logits of a model whose unembedding was never trained.
         UnsupportedModelError: for models whose layers are not decomposed.
     """
-    known, tokens, read, run, records = _observed(model, input, metric)
+    seen = _observed(model, input, metric)
+    known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
     values = torch.stack([records[layer].head_values for layer in run.layers]).cpu()
-    slopes = slopes_at_values(known, tokens, read)
+    slopes = slopes_at_values(known, seen.tokens, seen.read, seen.layer)
     gradient = torch.einsum("lqhe,lkhe->lhqk", slopes.to(values), values)
     labels, causal = run.sequences[0].labels, known.family.causal
     return TokenMaps(
@@ -80,19 +85,37 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Metric | LogitF
         causal=causal,
         model=known.name,
         signed=True,
-        kind=f"gradient of {read.name} along attention",
+        kind=f"gradient of {seen.name} along attention",
         provenance={"fingerprint": known.fingerprint},
     )
 
 
-def _observed(
-    model: Any, input: str | Tokens, metric: Metric | LogitFunction
-) -> tuple[Model, Int[Tensor, "1 pos"], Metric, Run, dict[int, LayerRecord]]:
-    """The model, one text's tokens, the metric of its runs, and its run with the records by layer."""
+@dataclass(frozen=True)
+class _Observed:
+    """A model with one text, and a target: `read` takes logits, or the residual stream at the input of `layer`."""
+
+    model: Model
+    tokens: Int[Tensor, "1 pos"]
+    run: Run
+    name: str
+    layer: int | None
+    read: Callable[[Float[Tensor, "run pos d"]], Float[Tensor, " run"]]
+    clean: Float[Tensor, ""]
+    """The target of the run as it is."""
+
+
+def _observed(model: Any, input: str | Tokens, target: Target) -> _Observed:
     known = identify(model)
-    known.refuse_untrained_head()
     tokens = one_sequence(known, input, "input")
-    run = open_run(known, tokens, keeps_logits=True)
-    (records,) = kept_records(run)
-    clean = CleanRun(0, run.batches[0].tokens[0], run.logits[0][0])
-    return known, tokens[None], as_metric(metric).for_prompts(1).bound_to(known).of_prompt(clean), run, records
+    asked, run = for_prompts(target, 1, "metric"), open_run(known, tokens)
+    layer, name = asked.place_in(known) if isinstance(asked, Direction) else (None, asked.name)
+    if layer is None:
+        known.refuse_untrained_head()
+    with torch.no_grad():
+        clean = outputs_under(known, tokens[None], (), layer)
+    if isinstance(asked, Direction):
+        derivative = asked.derivative(clean[0])
+        read: Callable[[Tensor], Tensor] = lambda stream: (stream * derivative).flatten(1).sum(dim=1)  # noqa: E731
+    else:
+        read = partial(run_by_run, asked.bound_to(known).of_prompt(CleanRun(0, tokens, clean[0])))
+    return _Observed(known, tokens[None], run, name, layer, read, read(clean).detach().reshape(()))

@@ -38,7 +38,7 @@ from tl_ffblock.signatures import strict, whole
 
 SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
 """What becomes of tokens of no word: each stays as a unit of its own, or they go with their weight, or they go and every
-row is divided by what is left of it."""
+row is divided by its remaining sum."""
 Direction: TypeAlias = Literal["from dependent", "from head"]
 """Whose row is read: the dependent's, or those of the words that may be its head."""
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
@@ -47,6 +47,8 @@ OFFSETS = tuple(k for k in range(-7, 8) if k)
 ALL = "all"
 """All relations but punctuation's."""
 PUNCTUATION = "punct"
+POSSESSIVES = ("poss", "nmod:poss")
+"""How Stanford's and Universal Dependencies call the relation of a possessor."""
 Mentions: TypeAlias = Sequence[tuple[int, int]]
 """The row of each mention's head word and a number for what it is a mention of, in the order of the text."""
 
@@ -112,6 +114,24 @@ class Arcs:
             raise InputError(f"arcs={brief(arcs)}: expected (dependent, head, name), two rows and a text each.")
         dependent, head = (np.array([arc[end] for arc in listed], dtype=np.int64) for end in (0, 1))
         return cls(dependent, head, tuple(name for _, _, name in listed))
+
+    def from_markers(self, words: Sequence[str]) -> "Arcs":
+        """The same arcs, those of possessives read from the marker (`'s`) that follows the dependent, as in the paper's program.
+
+        Args:
+            words: The words of the map, as `words.tokens` of `word_maps`.
+
+        Raises:
+            InputError: if an arc names no word.
+        """
+        rows = self.dependent
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(words):
+            raise InputError(f"words={brief(words)}: expected a word for each of the rows that arcs name.")
+        after = [*(word.strip().lstrip("Ġ▁").replace("’", "'") for word in words), ""]
+        marked = [
+            n in POSSESSIVES and after[row + 1] in ("'s", "s'", "'") for row, n in zip(rows, self.name, strict=True)
+        ]
+        return Arcs(rows + np.array(marked, dtype=np.int64), self.head, self.name)
 
     @property
     def offset(self) -> Int[np.ndarray, " arc"]:
@@ -261,7 +281,7 @@ def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
     """Which anaphors the nearest earlier mention resolves.
 
     Raises:
-        InputError: for mentions that are no pairs of numbers.
+        InputError: for mentions that are not pairs of numbers.
     """
     right = [max(antecedents) > max(others, default=-1) for _, antecedents, others in _anaphors(mentions)]
     return np.array(right, dtype=bool)

@@ -27,7 +27,7 @@ from tl_ffblock.layer.positions import Positions, one_per_prompt, whole_number
 from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import output_step
 from tl_ffblock.result import Result, long_form
-from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.results.intervals import MeanInterval, mean_interval
 from tl_ffblock.signatures import strict
 
 ScoreName: TypeAlias = Literal["induction", "previous token", "duplicate token", "copy"]
@@ -52,10 +52,6 @@ class AttentionHeadScores(Result):
     model: str = "model"
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
-    n_draws: int = N_DRAWS
-    """Draws of the bootstrap."""
-    seed: int = 0
-    """Of the bootstrap."""
 
     @property
     def values(self) -> Float[Tensor, "layer head"]:
@@ -65,7 +61,7 @@ class AttentionHeadScores(Result):
     @cached_property
     def interval(self) -> MeanInterval:
         """The mean with its 95 % interval (percentile bootstrap over sequences or prompts)."""
-        return mean_interval(self.by_prompt, n_draws=self.n_draws, seed=self.seed)
+        return mean_interval(self.by_prompt)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per head: kind ("head"), layer, head, value; of several prompts low, high, n; detect_head where it is known."""

@@ -19,6 +19,7 @@ from scipy.special import entr
 from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.positions import positions, real_number, whole_number
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.tokens import special_positions, text_segments
 from tl_ffblock.signatures import strict
 
 Rows: TypeAlias = Float[np.ndarray, "layer channel query key"]
@@ -33,6 +34,10 @@ THRESHOLDS: Mapping[str, float] = MappingProxyType(
 )
 """Means from which on a channel is called by the statistic: those of Clark et al.'s Figure 6, whose entropy of 3.8 nats
 is 0.8 of the largest for their 128 tokens; "own" and "first" are ours."""
+OTHER_SEGMENT = "other segment"
+"""The share on the other sentence of a pair."""
+PERIOD_OR_COMMA = "period or comma"
+"""The punctuation of Clark et al."""
 _MARKERS = "ĠĊ▁#"
 """Characters that tokenizers put at a piece and no text has there."""
 
@@ -79,6 +84,8 @@ def evenness(maps: TokenMaps) -> QueryNumbers:
 def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str, Bool[np.ndarray, " token"]]:
     """The groups of Clark et al.: the first token, special tokens, those of them after the first, punctuation.
 
+    Theirs is "period or comma", these two characters alone; "punctuation" is every token of punctuation characters.
+
     Args:
         tokens: As the tokenizer shows them.
         special: Positions of tokens that stand for no text, such as [CLS] and [SEP], negative ones from the end.
@@ -92,28 +99,45 @@ def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str
     numbers = np.arange(len(tokens))
     marked = np.isin(numbers, positions(list(special), len(tokens), "special") if len(special) else [])
     first = numbers == 0
-    punctuation = np.array([_is_punctuation(token) for token in tokens], dtype=bool) & ~marked
-    return {"first": first, "special": marked, "separator": marked & ~first, "punctuation": punctuation}
+    texts = [_text(token) for token in tokens]
+    punctuation = np.array([_is_punctuation(text) for text in texts], dtype=bool) & ~marked
+    return {
+        "first": first,
+        "special": marked,
+        "separator": marked & ~first,
+        "punctuation": punctuation,
+        PERIOD_OR_COMMA: np.isin(texts, [".", ","]) & ~marked,
+    }
 
 
 @strict
-def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumbers]:
+def target_shares(
+    maps: TokenMaps, groups: TokenGroups, segments: Mapping[str, int] | None = None
+) -> dict[str, QueryNumbers]:
     """Of every row the share on the previous, own and next token and on each group of tokens.
 
-    NaN where a row has no such target within reach.
+    Of a text with segments, such as two sentences, also the share on tokens of another segment than the row's ("other segment"),
+    special tokens not counted (Vig 2019). NaN where a row has no such target within reach.
 
     Args:
         maps: Any maps.
         groups: Which tokens belong to each group, as `token_groups` gives them.
+        segments: Where each segment begins, by its name, such as `{"prompt": 0, "generated": 12}`; None means two sentences, where a
+            separator is between.
 
     Raises:
-        InputError: if a group is not one truth value per token.
+        InputError: if a group is not one truth value per token, or segments do not fit the tokens.
     """
     masks = _masks(groups, "groups", len(maps.tokens))
     rows, reachable = distributions(maps), maps.reachable().numpy()
     queries, keys = np.array(maps.queries)[:, None], np.arange(len(maps.tokens))
     targets = {name: keys == queries + distance for name, distance in RELATIVE.items()}
     targets |= {name: mask[None] & (queries >= 0) for name, mask in masks.items()}
+    starts = [start for _, start in text_segments(maps.tokens, segments)]
+    if len(starts) > 1:
+        of_text = ~masks.get("special", np.isin(keys, special_positions(maps.tokens)))
+        segment = np.searchsorted(starts, keys, side="right")
+        targets[OTHER_SEGMENT] = (segment != segment[queries]) & of_text & of_text[queries]
     shares = {}
     for name, target in targets.items():
         within = target & reachable
@@ -123,9 +147,11 @@ def target_shares(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumber
 
 
 @strict
-def query_statistics(maps: TokenMaps, groups: TokenGroups) -> dict[str, QueryNumbers]:
-    """Shares by target, entropy in nats and evenness of every row, by name."""
-    return {**target_shares(maps, groups), "entropy": entropy(maps), "evenness": evenness(maps)}
+def query_statistics(
+    maps: TokenMaps, groups: TokenGroups, segments: Mapping[str, int] | None = None
+) -> dict[str, QueryNumbers]:
+    """Shares by target, entropy in nats and evenness of every row, by name; arguments are those of `target_shares`."""
+    return {**target_shares(maps, groups, segments), "entropy": entropy(maps), "evenness": evenness(maps)}
 
 
 @strict
@@ -141,7 +167,8 @@ def by_query_kind(
 ) -> dict[str, Float[np.ndarray, "layer channel"]]:
     """A number of every row, averaged over the queries of each kind: where do separators, where does punctuation point?
 
-    With the share on special tokens this is the no-op share of section 3.2: what a head does where it has nothing to do.
+    With the share on special tokens this is the no-op share of section 3.2: what a head does where it has nothing to do. With
+    `entropy` and the groups of `token_groups`, "first" is the entropy of [CLS]'s row (section 3.3).
 
     Raises:
         InputError: if a kind is not one truth value per token.
@@ -176,18 +203,25 @@ def behaviours(
 
 
 @strict
-def summary(maps: TokenMaps, groups: TokenGroups, thresholds: Mapping[str, float] = THRESHOLDS) -> pd.DataFrame:
+def summary(
+    maps: TokenMaps,
+    groups: TokenGroups,
+    thresholds: Mapping[str, float] = THRESHOLDS,
+    *,
+    segments: Mapping[str, int] | None = None,
+) -> pd.DataFrame:
     """One row per layer and channel: the mean of every statistic, and what the channel mostly does.
 
     Args:
         maps: Any maps.
         groups: Which tokens belong to each group, as `token_groups` gives them.
         thresholds: As in `behaviours`.
+        segments: As in `target_shares`: of a text with several there is the column "other segment".
 
     Raises:
-        InputError: if a value is negative, or a group is not one truth value per token.
+        InputError: if a value is negative, a group is not one truth value per token, or segments do not fit the tokens.
     """
-    table = means(query_statistics(maps, groups))
+    table = means(query_statistics(maps, groups, segments))
     frame = pd.MultiIndex.from_product([maps.layers, maps.channels], names=["layer", "channel"]).to_frame(index=False)
     for name, values in table.items():
         frame[name] = values.reshape(-1)
@@ -306,10 +340,13 @@ def _mean(rows: Float[np.ndarray, "layer channel query"]) -> Float[np.ndarray, "
     return np.where(count > 0, np.where(known, rows, 0).sum(axis=-1) / np.maximum(count, 1), np.nan)
 
 
-def _is_punctuation(token: str) -> bool:
-    """Whether the text of a token is punctuation alone; a `#` of its own is punctuation, `##` before letters is a marker."""
+def _text(token: str) -> str:
+    """A token without its tokenizer's marks; a `#` of its own is text, `##` before letters is a mark."""
     text = token.strip()
-    text = text.strip(_MARKERS) or text.strip("ĠĊ▁")
+    return text.strip(_MARKERS) or text.strip("ĠĊ▁")
+
+
+def _is_punctuation(text: str) -> bool:
     return bool(text) and all(unicodedata.category(c).startswith("P") for c in text)
 
 

@@ -19,11 +19,10 @@ from torch import Tensor
 from tl_ffblock.attribution.patching import PatchingEstimates, pairs_of
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
-from tl_ffblock.bridge.inputs import label
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens
 from tl_ffblock.errors import InputError, brief, did_you_mean
-from tl_ffblock.interventions.patched import equally_long
+from tl_ffblock.interventions.patched import equally_long, pair_labels, refuse_other_run
 from tl_ffblock.layer.positions import NamedPositions, Positions, chosen_positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import scientific, significant
@@ -320,21 +319,16 @@ class PatchingComparison(Result):
 
 
 def _compared(sweep: ActivationPatching, estimates: PatchingEstimates) -> PatchingComparison:
-    refuse_other = {
-        "prompts": (sweep.labels, estimates.labels),
-        "targets": (sweep.targets, (estimates.target,)),
-        "weights, by their fingerprints": (sweep.fingerprint, estimates.fingerprint),
-    }
     if sweep.direction != "noising" or sweep.replacement != "run":
         raise InputError(
             "compare: attribution_patching estimates what the clean run's target becomes with corrupted activations, this sweep "
             f"measured {sweep.direction!r} with replacement={sweep.replacement!r}. Use activation_patching(..., direction='noising')."
         )
-    for name, (mine, theirs) in refuse_other.items():
-        if mine != theirs and "" not in (mine, theirs):
-            raise InputError(
-                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
-            )
+    refuse_other_run(
+        prompts=(sweep.labels, estimates.labels),
+        targets=(sweep.targets, (estimates.target,)),
+        weights=(sweep.fingerprint, estimates.fingerprint),
+    )
     if any(isinstance(position, str) for position in sweep.positions):
         raise InputError("compare: the sweep's positions have names, the estimates' numbers. Use positions by number.")
     estimated = estimates.to_dataframe()[[*PLACES, "value"]].rename(columns={"value": "estimate"})
@@ -385,18 +379,15 @@ class _Sweep:
     def run(self, tokens: Int[Tensor, " pos"]) -> LateRuns:
         return LateRuns(self.model, tokens, self.patched, self.read_from)
 
-    def size(self, n_positions: int) -> dict[tuple[PatchKind, int], int]:
-        """How many patches there are of each kind and layer."""
-        return {
-            (kind, layer): max(1, heads_of(self.model, kind)) * (n_positions if kind in self.by_position else 1)
-            for kind, layer in self.patched
-        }
-
     def cost(self, n_positions: Sequence[int]) -> tuple[int, float]:
         """Patches of all pairs, and how many whole forward passes they are worth."""
         n_layers = self.model.n_layers
-        sizes = [item for n in n_positions for item in self.size(n).items()]
-        return sum(n for _, n in sizes), sum(n * max(1, n_layers - at) / n_layers for (_, at), n in sizes)
+        sizes = [
+            (layer, max(1, heads_of(self.model, kind)) * (n if kind in self.by_position else 1))
+            for n in n_positions
+            for kind, layer in self.patched
+        ]
+        return sum(n for _, n in sizes), sum(n * max(1, n_layers - at) / n_layers for at, n in sizes)
 
 
 @dataclass
@@ -504,9 +495,17 @@ def activation_patching(
         clean: A text or token ids, or a list of texts or a [batch, pos] tensor: a prompt of each pair.
         corrupted: The other prompt of each pair, of equally many tokens; None where `replacement` needs none.
         target: As in `ffb.attribute` (not a direction), or a list of targets, all read from the same runs.
-        **options: Which activations are patched and how; see `PatchOptions`. Those of `of` are "residual" (at each layer's input,
-            and the end), "residual_mid" (between attention and feed-forward), "attention" and "mlp" (what each adds to the
-            residual stream), "head" (z), "q", "k", "v" (grouped keys and values by group), "pattern" (rows of queries).
+        of: Kinds of activations, several or one: "residual" (at each layer's input, and the end), "residual_mid" (between attention
+            and feed-forward), "attention" and "mlp" (what each adds to the residual stream), "head" (z), "q", "k", "v" (grouped
+            keys and values by group), "pattern" (rows of queries).
+        direction: "denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising".
+        replacement: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
+            "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's).
+        layers: Layers; None means all, and the end of the residual stream.
+        positions: Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all.
+        by_position: Kinds that are patched at one position at a time, the others at all chosen positions at once; True means all.
+        batch_size: Patched runs at a time, at most; fewer where their tensors are large.
+        progress: Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs.
 
     Returns:
         One result for one pair; `Results` for lists, pair by pair, whose `mean()` has intervals. A sweep that is interrupted from
@@ -593,8 +592,7 @@ def _of_pair(
         for kind in sweep.kinds:
             _fill(pair, kind, measured[kind])
         complete = True
-    labels = [label(known, each) for each in (tokens if sweep.replacement == "run" else tokens[:1])]
-    text = tuple(joined(both, "→") for both in zip(*labels, strict=True))
+    text = pair_labels(known, tokens if sweep.replacement == "run" else tokens[:1])
     return ActivationPatching(
         measured=measured,
         layers=sweep.layers,
@@ -654,8 +652,7 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
         raise InputError(
             f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out."
         )
-    single, given = pairs_of(clean, clean if corrupted is None else corrupted)
-    pairs = [tuple(torch.tensor(each) if isinstance(each, list | tuple) else each for each in pair) for pair in given]
+    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
     if replacement == "resample":
         if len(pairs) < 2:
             raise InputError(

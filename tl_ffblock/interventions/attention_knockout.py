@@ -7,7 +7,7 @@ masked before the softmax has weight 0, and the row's other weights grow in prop
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from typing import Any, SupportsIndex, TypeAlias
 
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
-from tl_ffblock.bridge.edited import Hidden, ResumedRuns, RunHook, masking_hooks
+from tl_ffblock.bridge.edited import RUN_BYTES, Hidden, ResumedRuns, RunHook, masking_hooks
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Ids, Layers, Run, Texts, Tokens, open_run
@@ -28,7 +28,7 @@ from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result
-from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
+from tl_ffblock.results.intervals import MeanInterval, mean_interval
 from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import strict, whole
 
@@ -37,8 +37,6 @@ ByPrompt: TypeAlias = Positions | Sequence[Positions]
 AskedOfHeads: TypeAlias = Sequence[SupportsIndex] | SupportsIndex | None
 CALLED = "attention knockout"
 LARGEST_SHOWN = 3
-_RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
-"""What the logits and patterns of runs side by side may occupy, by device; one run may always have more."""
 
 
 @strict
@@ -69,9 +67,6 @@ class AttentionKnockout(Result):
     model: str = "model"
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
-    n_draws: int = N_DRAWS
-    """Draws of the bootstrap over prompts."""
-    seed: int = 0
 
     @property
     def baseline(self) -> float:
@@ -92,7 +87,7 @@ class AttentionKnockout(Result):
     def interval(self) -> MeanInterval:
         """The mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
         changes = self.by_prompt - self.baselines[:, None, None]
-        return mean_interval(changes, n_draws=self.n_draws, seed=self.seed)
+        return mean_interval(changes)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per window and source: kind ("pattern"), layer, window, source, token, value, effect; of several prompts low, high, n."""
@@ -217,10 +212,11 @@ def _of_all_prompts(
     run: Run, metric: Metric, windows: Sequence[Sequence[int]], masked: Sequence[Tensor], bar: Progress
 ) -> tuple[Float[Tensor, " prompt"], Float[Tensor, "prompt layer source"]]:
     """The target of every prompt without a knockout, and with each."""
-    measured: dict[int, tuple[Tensor, Tensor]] = {}
-    for batch in run.batches:
-        for index, number in enumerate(batch.numbers):
-            measured[number] = _measured(run, batch, index, metric, windows, masked[number], bar)
+    measured = {
+        number: _measured(run, batch, index, metric, windows, masked[number], bar)
+        for batch in run.batches
+        for index, number in enumerate(batch.numbers)
+    }
     clean, values = zip(*(measured[number] for number in range(len(masked))), strict=True)
     return torch.stack(clean), torch.stack(values)
 
@@ -236,8 +232,7 @@ def _measured(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "layer source"]]:
     """The target of one prompt without a knockout, and with each; what lies before the first query is not run again."""
     model, tokens = run.model, batch.sequence(index).to(run.model.device)
-    types, real = None if batch.token_types is None else batch.token_types[index], batch.real(index)
-    types = types if types is None or real is None else types[real]
+    types = None if batch.token_types is None else batch.own(index, batch.token_types)
     clean = forward(model, Batch(tokens[None], token_types=None if types is None else types[None]))
     start = int(masked.any(dim=-1).any(dim=1).any(dim=0).nonzero()[0])
     resumed = ResumedRuns(model, tokens[None], [clean[0]], starts=[[start] if start else []], resume=not run.is_hooked)
@@ -252,7 +247,7 @@ def _measured(
 
     read = metric.of_prompt(CleanRun(batch.numbers[index], tokens, clean[0]))
     runs = list(product(range(len(windows)), range(len(masked))))
-    at_once = model.at_once(_RUN_BYTES, len(tokens) * max(clean.shape[-1], model.n_heads * len(tokens)))
+    at_once = model.at_once(RUN_BYTES, len(tokens) * max(clean.shape[-1], model.n_heads * len(tokens)))
     values = []
     for begin in range(0, len(runs), at_once):
         rows = runs[begin : begin + at_once]
@@ -260,14 +255,10 @@ def _measured(
         for layer in sorted({layer for row, _ in rows for layer in windows[row]}):
             inside = torch.tensor([layer in windows[row] for row, _ in rows])
             pairs = masked[[source for _, source in rows]] & inside[:, None, None, None]
-            hidden[layer] = partial(_same, pairs)
+            hidden[layer] = lambda _, pairs=pairs: pairs  # type: ignore[misc]  # mypy reads no default
         values.append(run_by_run(read, logits(len(rows), masking_hooks(model, hidden, CALLED))).float().cpu())
         bar.step(len(rows))
     return run_by_run(read, clean)[0].float().cpu(), torch.cat(values).reshape(len(windows), len(masked))
-
-
-def _same(pairs: Bool[Tensor, "run head pos pos"], _: int) -> Bool[Tensor, "run head pos pos"]:
-    return pairs
 
 
 def _windows(

@@ -8,7 +8,7 @@ CMD = area between f and 1, CPR = area under f, over circuit sizes as parts of a
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,20 +19,19 @@ from torch import Tensor
 from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
-from tl_ffblock.bridge.inputs import is_single, label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Tokens
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.graphs.circuit import Circuit, kept_edges
 from tl_ffblock.graphs.edge_estimates import SENDERS, EdgeGraph
 from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
-from tl_ffblock.interventions.patched import PromptList, equally_long
+from tl_ffblock.interventions.patched import PromptList, equally_long, pair_labels, refuse_other_run
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
-from tl_ffblock.results.tokens import joined
 from tl_ffblock.signatures import strict
 
 Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
@@ -150,7 +149,12 @@ class EdgeEffects(EdgeGraph):
         Raises:
             InputError: if they are of other prompts, another target or model, or none of the edges are the same.
         """
-        _refuse_other_edges(self, estimates)
+        refuse_other_run(
+            model=(self.model, estimates.model),
+            weights=(self.fingerprint, estimates.fingerprint),
+            prompts=(self.labels, estimates.labels or ""),
+            targets=(self.targets[0].name, estimates.targets[0].name if estimates.targets else ""),
+        )
         measured, estimated = (
             {
                 tuple(graph.nodes[end].name for end in ends): weight
@@ -269,6 +273,8 @@ def edge_patching(
     target: Target,
     edges: Circuit | Sequence[tuple[str, str]] | None = None,
     *,
+    draws: SupportsIndex = 0,
+    seed: SupportsIndex = 0,
     progress: bool = True,
 ) -> EdgeEffects | Results[EdgeEffects]:
     """The exact effect of single edges: path patching of a sender into one query, key, value or feed-forward input.
@@ -284,6 +290,10 @@ def edge_patching(
         target: As in `run_circuit`.
         edges: Names such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v")], or a circuit: `Circuit.topn(estimates, 100)`. A key or
             value input that several heads share is one receiver, "L5KV0.v". None means all edges.
+        draws: Random sets of other edges, in which each edge is patched, too; the result is the mean size of its effect among
+            them, which votes and XOR need. Parts of patched edges go evenly from 0 to 1, as in Shapley values by Owen's
+            multilinear extension (1972). 0 patches an edge alone.
+        seed: Same seed, same sets.
         progress: Whether a long call shows a bar.
 
     Returns:
@@ -298,19 +308,33 @@ def edge_patching(
         known = Circuit.full(runs.edges.model) if edges is None else Circuit.of(runs.edges.model, edges)
     if not known.n_edges:
         raise InputError(f"edges={brief(edges)}: expected one edge or more, such as [('L0.mlp', 'target')].")
+    n_draws, drawn = whole_number(draws, "draws", at_least=0), torch.Generator().manual_seed(whole_number(seed, "seed"))
     rows, columns = kept_edges(runs.edges, known).nonzero(as_tuple=True)
     by_receiver = torch.argsort(columns, stable=True)
     results = Results[EdgeEffects]()
-    with Progress("edge patching", len(runs.pairs) * len(rows), "edges", shown=progress) as bar:
+    with Progress("edge patching", len(runs.pairs) * len(rows) * max(1, n_draws), "edges", shown=progress) as bar:
         for pair in runs:
-            effects = torch.empty(len(rows), dtype=pair.clean_value.dtype)
-            for chosen in torch.split(by_receiver, _AT_ONCE):
-                kept = runs.edges.possible.repeat(len(chosen), 1, 1)
-                kept[torch.arange(len(chosen)), rows[chosen], columns[chosen]] = False
-                effects[chosen] = pair.values(kept) - pair.clean_value
-                bar.step(len(chosen))
+            effects = torch.zeros(len(rows), dtype=pair.clean_value.dtype)
+            for others in _sets(runs.edges.possible, n_draws, drawn):
+                start = pair.values(others[None])[0] if n_draws else pair.clean_value
+                for chosen in torch.split(by_receiver, _AT_ONCE):
+                    kept = others.repeat(len(chosen), 1, 1)
+                    kept[torch.arange(len(chosen)), rows[chosen], columns[chosen]] ^= True
+                    change = pair.values(kept) - start
+                    effects[chosen] += change.abs() / n_draws if n_draws else change
+                    bar.step(len(chosen))
             results.append(_effects(runs, pair, known, effects))
     return results[0] if runs.single else results
+
+
+def _sets(
+    possible: Bool[Tensor, "sender receiver"], n_draws: int, drawn: torch.Generator
+) -> Iterator[Bool[Tensor, "sender receiver"]]:
+    """All edges, or random sets of kept ones, of which evenly fewer are kept."""
+    if not n_draws:
+        yield possible
+    for each in range(n_draws):
+        yield possible & (torch.rand(possible.shape, generator=drawn) > (each + 0.5) / n_draws)
 
 
 @strict
@@ -373,20 +397,6 @@ def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tup
     return numbers
 
 
-def _refuse_other_edges(measured: EdgeEffects, estimates: EdgeGraph) -> None:
-    """Refuse estimates of other prompts, another target or model, as far as they say."""
-    own, other = (
-        {"model": graph.model, "prompts": graph.labels, "target": graph.targets[0].name if graph.targets else ""}
-        for graph in (measured, estimates)
-    )
-    for name, mine in own.items():
-        if mine and other[name] and mine != other[name]:
-            raise InputError(
-                f"compare: the {name} of the estimates, {brief(other[name])}, is not that of the measured edges, {brief(mine)}: "
-                "expected estimates of the same pair and target."
-            )
-
-
 def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
     """Effects with their labels; a component's share is the sum of what it sends, an input's of what it receives."""
     none = torch.zeros(len(edges.nodes), dtype=torch.float64)
@@ -396,7 +406,7 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
     return EdgeEffects(
         model=runs.edges.model.name,
         labels=pair.labels,
-        targets=(GraphTarget(pair.words, float(pair.clean_value)),),
+        targets=(GraphTarget(pair.words, float(pair.clean_value), quantity=runs.metric.name),),
         nodes=tuple(replace(node, shares=(share,), own_shares=(0.0,)) for node, share in nodes),
         ends=edges.ends,
         weights=effects[:, None],
@@ -405,6 +415,7 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
         rules="patched",
         corrupted=float(pair.corrupted_value),
         n_possible=int(runs.edges.possible.sum()),
+        fingerprint=runs.edges.model.fingerprint,
     )
 
 
@@ -454,18 +465,15 @@ class _Pairs:
             FFBlockError: for input that cannot be used, and models whose edges cannot be ablated.
         """
         known = identify(model)
-        edges, single = EdgeAblation.of(known), is_single(clean)
+        edges = EdgeAblation.of(known)
         if corrupted is None and ablation != "zero":
             raise InputError(
                 f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
             )
-        _, given = pairs_of(clean, clean if corrupted is None else corrupted)
+        single, given = pairs_of(clean, clean if corrupted is None else corrupted)
         metric = of_logits(target, known, len(given))
-        pairs: list[tuple[Tensor, Tensor | None]] = []
-        for number, pair in enumerate(given):
-            which = "" if single else f"[{number}]"
-            first, second = equally_long(known, pair, which)
-            pairs.append((first, None if corrupted is None else second))
+        tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(given)]
+        pairs = [(first, None if corrupted is None else second) for first, second in tokens]
         return cls(edges, pairs, metric, ablation, single)
 
     def __iter__(self) -> Iterator[_Pair]:
@@ -478,8 +486,7 @@ class _Pairs:
             gaps = self.edges.check(clean, own, other, None if self.ablation == "corrupted" else ablated)
             metric = self.metric.of_prompt(CleanRun(number, clean, own.logits))
             values = _read(metric, torch.stack([own.logits, other.logits]))
-            texts = [label(self.edges.model, tokens) for tokens in (clean, clean if corrupted is None else corrupted)]
-            labels = tuple(joined(pair, "→") for pair in zip(*texts, strict=True))
+            labels = pair_labels(self.edges.model, [clean] if corrupted is None else [clean, corrupted])
             words = words_of(self.edges.model, metric)
             yield _Pair(self.edges, clean, own.senders, ablated, metric, words, labels, values[0], values[1], gaps)
 

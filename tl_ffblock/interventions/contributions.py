@@ -319,7 +319,7 @@ class Contributions:
         through = record if head is None else of_heads(record, head_numbers(head, len(record.pattern), "head"))
         parts = LinearLayer(through, self._settings).parts([scope])[scope]
         if head is None:
-            certify(self.model, record, {scope: parts.error(record.whole[scope])}, self._settings)
+            certify(self.model, record.layer, rows, {scope: parts.error(record.whole[scope])}, self._settings)
         return parts.tokens[[rows.index(query) for query in queries], keys]
 
     def reaches(self, layer: int, index: int = 0) -> Bool[Tensor, "query key"]:
@@ -554,9 +554,9 @@ class Contributions:
         if heads is not None:
             return [decompose_record(of_heads(record, heads), self._settings) for record in records]
         found = [decompose_record(record, self._settings) for record in records]
-        for record, everything in zip(records, found, strict=True):
+        for everything in found:
             errors = {scope: everything.completeness(scope) for scope in everything.scopes}
-            certify(self.model, record, errors, self._settings)
+            certify(self.model, everything.layer, everything.queries, errors, self._settings)
         return found
 
     def __repr__(self) -> str:

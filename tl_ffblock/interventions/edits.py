@@ -256,9 +256,9 @@ def measure_edits(
     metric: Metric | LogitFunction,
     *,
     prompt: int = 0,
-    batch_size: int = 32,
     resume: bool = True,
     advance: Advance | None = None,
+    batch_size: int = 32,
 ) -> Float[Tensor, " edit"]:
     """The metric under each edit of a one-sequence run; what an edit changed is this minus `measure_unedited`.
 
@@ -267,9 +267,9 @@ def measure_edits(
         edits: One edit per run; they do not see each other.
         metric: What to read of each run.
         prompt: The run's number in the list of prompts that the metric has answers for.
-        batch_size: Edited runs at a time.
         resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
         advance: Called with a number of edits when they are done, as `tqdm.update` wants it.
+        batch_size: Edited runs at a time.
 
     Returns:
         Float32, on the CPU, in the order of the edits.

@@ -13,13 +13,13 @@ from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.linear import Decomposition
 from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.tokens import alignment, shortened
+from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
@@ -56,6 +56,24 @@ def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[T
             "words of equally many tokens."
         )
     return clean, corrupted
+
+
+def pair_labels(model: Model, runs: Sequence[Int[Tensor, " pos"]]) -> tuple[str, ...]:
+    """The tokens of a clean and a corrupted prompt, "clean→corrupted" where they differ; of the clean one alone its own."""
+    return tuple(joined(both, "→") for both in zip(*(label(model, tokens) for tokens in runs), strict=True))
+
+
+def refuse_other_run(**measured_and_estimated: tuple[object, object]) -> None:
+    """Refuse to compare measured numbers with estimates of another run; what one of them does not know, "", is not compared.
+
+    Raises:
+        InputError: naming what differs, with both values.
+    """
+    for name, (mine, theirs) in measured_and_estimated.items():
+        if mine != theirs and "" not in (mine, theirs):
+            raise InputError(
+                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
+            )
 
 
 @strict

@@ -88,7 +88,8 @@ class Activation:
 
     def at_zero(self, like: Tensor) -> Float[Tensor, "*one"]:
         """g(0), the share of the baseline; [1] where the function's own parameters are."""
-        return self.function(torch.zeros((), dtype=like.dtype, device=like.device))
+        zero = torch.zeros((), dtype=like.dtype, device=like.device)
+        return self.function(zero) if self.gate is None else zero  # g(s) = s gate(s)
 
     def slope(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """r(s) = (g(s) - g(0)) / s with its limit g'(0) at zero."""
@@ -134,7 +135,7 @@ class Activation:
         return total
 
     def _derivative(self, s: Tensor) -> Tensor:
-        # What is kept for this derivative is no part of a run whose layers forget what they keep (bridge/traced.py).
+        # What is kept for this derivative is not part of a run whose layers forget what they keep (bridge/traced.py).
         as_it_is = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
         with torch.inference_mode(False), torch.enable_grad(), as_it_is:
             at = s.detach().clone().requires_grad_()
@@ -147,7 +148,7 @@ class PathCoefficients:
     """Path coefficients of Integrated Gradients: the players' shares of the activation's output are `p * on_pre (+ q * on_linear)`.
 
     p are the parts of `pre`, q those of `pre_linear` (gated feed-forward only); `baseline` is the
-    output at zero, which is no player's.
+    output at zero, which belongs to no player.
     """
 
     on_pre: Float[Tensor, "*shape"]
@@ -279,19 +280,24 @@ def _nodes_for(a: Tensor, largest: float) -> int:
 def gate_path_mean(gate: Elementwise, a: Tensor) -> Tensor:
     """integral_0^1 t gate(t a) dt of a smooth gate, by as many nodes as |a| needs: few for most numbers of a real layer."""
     numbers = a.reshape(-1)
+    if a.device.type != "cpu":  # which would have to be waited for to be asked
+        return _mean_of_large(gate, numbers, math.inf).view(a.shape)
     few = _NODES[0][0]
     large = (numbers.abs() > few).nonzero()[:, 0]
     if 2 * len(large) >= len(numbers):
-        return _mean_of_large(gate, numbers).view(a.shape)
+        return _mean_of_large(gate, numbers, _largest(numbers)).view(a.shape)
     result = path_mean(gate, numbers, _nodes_for(a, few), power=1)
     if len(large):
-        result[large] = _mean_of_large(gate, numbers[large])
+        result[large] = _mean_of_large(gate, numbers[large], _largest(numbers[large]))
     return result.view(a.shape)
 
 
-def _mean_of_large(gate: Elementwise, a: Tensor) -> Tensor:
+def _largest(a: Tensor) -> float:
+    return float(a.abs().max()) if len(a) else 0.0
+
+
+def _mean_of_large(gate: Elementwise, a: Tensor, largest: float) -> Tensor:
     """The same by the nodes that the largest |a| needs; beyond saturation in closed form."""
-    largest = float(a.abs().max()) if len(a) else 0.0
     if not largest > SATURATED:
         return path_mean(gate, a, _nodes_for(a, largest), power=1)
     inner = a.clamp(-SATURATED, SATURATED)
@@ -306,7 +312,7 @@ def path_mean(function: Elementwise, a: Tensor, nodes: int, power: int = 0) -> T
     """integral_0^1 t^power f(t a) dt, one number per (position, neuron), never per part."""
     total = torch.empty_like(a, memory_format=torch.contiguous_format)
     at, weights = torch.tensor(gauss_legendre(nodes), dtype=torch.float64).T
-    at, weights = at.to(a), (weights * at**power).to(a)
+    at, weights = (each.to(a, non_blocking=True) for each in (at, weights * at**power))
     block = _BLOCK.get(a.device.type, _BLOCK["cuda"]) // nodes
     for numbers, means in zip(torch.split(a.reshape(-1), block), torch.split(total.view(-1), block), strict=True):
         torch.mv(function(torch.outer(at, numbers)).T, weights, out=means)

@@ -26,7 +26,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts, ProductKey, Stack
-from tl_ffblock.layer.fast.norms import NormsOfPairs
+from tl_ffblock.layer.fast.vector_norms import NormsOfPairs
 from tl_ffblock.layer.linear import Decomposition, LinearLayer, Parts, alone, decompose_record, residual
 from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import LayerRecord, Norm, Settings
@@ -146,12 +146,14 @@ def head_norms(
 
     for channel, head in enumerate(heads):
         part = replace(stack, record=of_heads(record, [head]))
-        of_pairs = NormsOfPairs(part, settings, tuple(scopes), buffers, partial(product, head), paths)
+        of_pairs = NormsOfPairs(part, settings, tuple(scopes), buffers, partial(product, head), paths, residual=False)
         for scope, table in of_pairs.measure().items():
             norms[scope][:, channel] = table.view(n_sequences, n_queries, n_keys)
     own_keys = record.queries.view(n_sequences, n_queries)[0]
     for scope, vector in _residual_vectors(record, settings, scopes).items():
-        norms[scope][:, -1, range(n_queries), own_keys] = vector.norm(dim=-1).view(n_sequences, n_queries)
+        norms[scope][:, -1, torch.arange(n_queries, device=own_keys.device), own_keys] = vector.norm(dim=-1).view(
+            n_sequences, n_queries
+        )
     return norms
 
 

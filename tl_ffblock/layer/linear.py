@@ -13,11 +13,11 @@ constants. C is the centring, s the scale, r, u B and A the path coefficients (a
 The jvp takes a vector as a sum (`Parts`): every source token's part through the linear map, constants to the bias part.
 The vjp leads from a target's derivative by the layer's output to that by every scope and by the input. If g is the derivative
 at a scope, `F_i(x_j)` carries `<F_i(x_j), g_i>` of the target; that takes one vjp and no vectors, whatever the number of
-pairs. A new kind of step is one more arm in `value`, `jvp` and `_vjp_of`, and one in the plan of fast/norms.py. Equation
+pairs. A new kind of step is one more arm in `value`, `jvp` and `_vjp_of`, and one in the plan of fast/vector_norms.py. Equation
 numbers are those of Kobayashi et al. 2024.
 
 `Decomposition` is the reference implementation: every source token goes through the jvp alone, and after every step the sum of
-the parts can be compared with the model's own tensor. `fast/norms.py` gives the norms of the same vectors without making them.
+the parts can be compared with the model's own tensor. `fast/vector_norms.py` gives the norms of the same vectors without making them.
 
 At the end of the file are values that keep their numbers and get another vjp, for a backward pass through replaced local rules:
 
@@ -86,10 +86,8 @@ class Parts(Values):
         Where that tensor is less than a thousandth of what cancels in it (all contributions subtracted
         by a hook, say), rounding is all that is left, and a thousandth of the largest term stands for it.
         """
-        terms = [self.tokens.sum(dim=1), self.bias, *([] if self.remainder is None else [self.remainder])]
-        largest = torch.stack([term.norm(dim=-1) for term in terms]).amax(dim=0)
-        size = torch.maximum(whole.norm(dim=-1), CANCELLED * largest)
-        return (sum(terms) - whole).norm(dim=-1) / torch.where(size == 0, 1, size)
+        terms = torch.stack([self.tokens.sum(dim=1), self.bias, *([] if self.remainder is None else [self.remainder])])
+        return completeness_errors(terms, whole)
 
     def map(self, linear: Callable[[Tensor], Tensor]) -> "Parts":
         """Apply a linear function of query and last axis to every part; it gets `[query player d]`."""
@@ -100,6 +98,23 @@ class Parts(Values):
         first, second = self.remainder, other.remainder
         remainder = second if first is None else first if second is None else first + second
         return Parts(self.tokens + other.tokens, self.bias + other.bias, remainder)
+
+
+def completeness_errors(
+    terms: Float[Tensor, "term *shape d"],
+    whole: Float[Tensor, "*shape d"],
+    sizes: Float[Tensor, "term ..."] | None = None,
+) -> Float[Tensor, "*shape"]:
+    """The relative completeness error (`Parts.error`) of sums of some terms, for one scope or for several at once.
+
+    Args:
+        terms: What is summed.
+        whole: The model's own tensors.
+        sizes: The terms' norms, where they are known.
+    """
+    largest = (terms.norm(dim=-1) if sizes is None else sizes).amax(dim=0)
+    size = torch.maximum(whole.norm(dim=-1), CANCELLED * largest)
+    return (reduce(add, terms.unbind()) - whole).norm(dim=-1) / torch.where(size == 0, 1, size)
 
 
 def alone(x: Float[Tensor, "query d"]) -> Parts:
@@ -147,7 +162,7 @@ def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) 
     """`sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O`."""
     weights = record.block.attention
     written = einsum(constant, weights.w_o, "head d_head, head d_head d -> head d")
-    return einsum(record.pattern.sum(dim=-1), written, "head query, head d -> query d") + weights.b_o
+    return einsum(record.pattern_sums, written, "head query, head d -> query d") + weights.b_o
 
 
 def normalise(parts: Parts, norm: Norm, scale: Float[Tensor, "query 1"]) -> Parts:
@@ -219,7 +234,7 @@ class LinearNorm:
     norm: Norm
     scale: Float[Tensor, "pos 1"]
     normalised: Float[Tensor, "pos d"] | None = None
-    """n, where the scale is no constant."""
+    """n, where the scale is not constant."""
 
     @classmethod
     def of(cls, norm: Norm, x: Float[Tensor, "pos d"], *, frozen: bool) -> "LinearNorm":
@@ -322,8 +337,7 @@ class LinearLayer:
             case Add(left, right):
                 return operand(left) + operand(right)
             case Normalise(of, name):
-                norm = self.block.norm(name)
-                return normalise(operand(of), norm, norm.scale(self.record.tensor(of)))
+                return normalise(operand(of), self.block.norm(name), self.record.scale(of, name))
             case Feed(of):
                 return self.feed_forward(operand(of), self.record.tensor(of))
 
@@ -532,16 +546,16 @@ def carried(value: Float[Tensor, "*shape"], form: Float[Tensor, "*shape"]) -> Fl
     return _linearised(value.detach(), partial(_vjp_of_form, form.dtype, form.shape), [form])
 
 
-def scaled(x: Float[Tensor, "..."], dial: Float[Tensor, "batch pos"]) -> Float[Tensor, "..."]:
+def scaled(x: Float[Tensor, "..."], gate: Float[Tensor, "batch pos"]) -> Float[Tensor, "..."]:
     """`x` with a gate of ones on it; x is [batch pos ...], or laid out so in memory."""
-    return _linearised(x.detach(), partial(_vjp_of_gate, dial.shape), [x, dial], x.detach())
+    return _linearised(x.detach(), partial(_vjp_of_gate, gate.shape), [x, gate], x.detach())
 
 
 def added(
-    y: Float[Tensor, "..."], dial: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
+    y: Float[Tensor, "..."], gate: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
 ) -> Float[Tensor, "..."]:
     """`y` with a gate of ones on a bias that is in it; y is [batch pos width], or laid out so in memory."""
-    gated = _linearised(y.detach(), partial(_vjp_of_bias, dial.shape), [y, dial], bias.to(y))
+    gated = _linearised(y.detach(), partial(_vjp_of_bias, gate.shape), [y, gate], bias.to(y))
     return gated.clone()  # what follows a bias may be added to in place (Falcon)
 
 

@@ -27,7 +27,7 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
         name: The argument's name, for the error.
 
     Raises:
-        InputError: if none is asked for, one does not exist, or one is no whole number (a mask of True and False).
+        InputError: if none is asked for, one does not exist, or one is not a whole number (a mask of True and False).
     """
     if asked is None:
         return list(range(length))
@@ -50,7 +50,7 @@ def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: s
         name: The argument's name, for the error.
 
     Raises:
-        InputError: if it does not exist, or is no whole number: None, or a list.
+        InputError: if it does not exist, or is not a whole number: None, or a list.
     """
     number = whole(asked)
     if number is None or not -length <= number < length:
@@ -175,7 +175,7 @@ def whole_number(given: object, name: str, at_least: int | None = None) -> int:
         at_least: The smallest that makes sense.
 
     Raises:
-        InputError: if it is no whole number, or too small.
+        InputError: if it is not a whole number, or too small.
     """
     number = whole(given)
     if number is None or (at_least is not None and number < at_least):

@@ -30,6 +30,8 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torc
 """Relative completeness error above which a result is refused, by the model's dtype."""
 
 
+_COPIED_TOGETHER = 2**22
+"""Bytes up to which a tensor is copied to the CPU together with others."""
 N_STEPS = 50
 """Quadrature steps of "captum" unless told otherwise."""
 
@@ -132,7 +134,7 @@ class Norm:
 
     def linear(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         """The part that is linear in x: centre and multiply by the gain, without the scale."""
-        return self.linear_(x.clone())
+        return (x - x.mean(dim=-1, keepdim=True)).mul_(self.gain) if self.centred else x * self.gain
 
     def linear_(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         """The same, written over x."""
@@ -194,13 +196,6 @@ class FeedForward:
 
 
 @dataclass(frozen=True)
-class Experts:
-    """Mixture of experts: each a feed-forward, summed with the router's weights; shared experts last."""
-
-    experts: tuple[FeedForward, ...]
-
-
-@dataclass(frozen=True)
 class Block:
     """One layer's weights. Which norms exist depends on the order; the others are None."""
 
@@ -208,8 +203,8 @@ class Block:
     order: Order
     causal: bool
     attention: AttentionWeights
-    feed_forward: FeedForward | Experts | None
-    """None in models of attention alone."""
+    feed_forward: FeedForward | tuple[FeedForward, ...] | None
+    """Of a mixture of experts each expert, shared ones last, summed with the router's weights; None in models of attention alone."""
     attn_norm: Norm | None = None
     """Norm before attention (pre_ln, sandwich, parallel, attn_only)."""
     ff_norm: Norm | None = None
@@ -240,10 +235,27 @@ class Block:
         return norm
 
 
+def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Tensors on the CPU; small ones of a device and dtype come together, since each copy waits for the device."""
+    found, together = list(tensors), dict[tuple[torch.device, torch.dtype], list[int]]()
+    for number, tensor in enumerate(tensors):
+        if tensor.device.type != "cpu" and tensor.nbytes <= _COPIED_TOGETHER:
+            together.setdefault((tensor.device, tensor.dtype), []).append(number)
+        else:
+            found[number] = tensor.cpu()
+    for numbers in together.values():
+        several = [found[number] for number in numbers]
+        flat = torch.cat([tensor.reshape(-1) for tensor in several]).cpu()
+        parts = torch.split(flat, [tensor.numel() for tensor in several])
+        for number, tensor, part in zip(numbers, several, parts, strict=True):
+            found[number] = part.view(tensor.shape).clone()  # in memory of its own
+    return found
+
+
 def feed_forwards(block: Block) -> tuple[FeedForward, ...]:
     """The layer's feed-forward, or its experts; none in a model of attention alone."""
     ff = block.feed_forward
-    return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff.experts
+    return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff
 
 
 @dataclass(frozen=True)
@@ -283,12 +295,32 @@ class LayerRecord:
 
     def tensor(self, operand: str) -> Float[Tensor, "query d"]:
         """The model's own tensor: of a scope, or the layer's input at the queries (one sequence only)."""
-        return self.resid_pre[self.queries] if operand == INPUT else self.whole[operand]
+        return self._own_input if operand == INPUT else self.whole[operand]
+
+    @cached_property
+    def _own_input(self) -> Float[Tensor, "query d"]:
+        return self.resid_pre[self.queries]
+
+    def scale(self, operand: str, name: NormName) -> Float[Tensor, "query 1"]:
+        """What a norm of the block divided the real run's tensor by, at the queries."""
+        if (operand, name) not in self._scales:
+            self._scales[operand, name] = self.block.norm(name).scale(self.tensor(operand))
+        return self._scales[operand, name]
+
+    @cached_property
+    def _scales(self) -> dict[tuple[str, NormName], Tensor]:
+        return {}
+
+    @cached_property
+    def pattern_sums(self) -> Float[Tensor, "*batch head query"]:
+        """Of every head and query the sum of its pattern: 1, but with attention sinks."""
+        return self.pattern.sum(dim=-1)
 
     @property
     def head_values(self) -> Float[Tensor, "*batch key head d_head"]:
         """The values every head reads: those of a key-value head, once for each of the heads that share it."""
-        return self.value.repeat_interleave(self.block.attention.w_o.shape[0] // self.value.shape[-2], dim=-2)
+        shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
+        return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]
@@ -339,6 +371,8 @@ class LayerRecord:
             return chosen.transpose(0, 1).flatten(1, 2) if axes[0] == "head" else chosen.flatten(0, 1)
 
         flat = self._changed(take)
+        if len(flat.resid_pre) == n_keys:
+            return flat
         first_keys = n_keys * torch.arange(len(flat.resid_pre) // n_keys, device=flat.queries.device)
         return replace(flat, queries=flat.queries + first_keys.repeat_interleave(self.queries.shape[1]))
 
@@ -395,22 +429,30 @@ class BatchRecords(Mapping[int, LayerRecord]):
     real: Sequence[Int[Tensor, " _pos"] | None]
     asked: Sequence[Sequence[int]]
     lengthened: bool = False
+    rows: Sequence[Sequence[int]] | None = None
+    """Positions of the batch's rows, where they are known without asking the device."""
     _cut: dict[int, LayerRecord] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> bool:
         """Whether the batch is what was asked for as it is: no padding, and of every sequence the same rows."""
-        rows = self.batch.queries.tolist()
-        return all(real is None for real in self.real) and [list(asked) for asked in self.asked] == rows
+        same = [list(asked) for asked in self.asked] == [list(rows) for rows in self.captured]
+        return same and all(real is None for real in self.real)
+
+    @cached_property
+    def captured(self) -> Sequence[Sequence[int]]:
+        """Positions of the batch's rows."""
+        rows: Sequence[Sequence[int]] = self.batch.queries.tolist() if self.rows is None else self.rows
+        return rows
 
     @cached_property
     def whole(self) -> bool:
         """Whether the batch is what was asked for, but for rows and keys after a sequence's last: decomposed, they can be cut off."""
         if not self.lengthened:
             return self.alike
-        rows, every_row = self.batch.queries.tolist(), list(range(self.batch.resid_pre.shape[1]))
-        pairs = zip(self.asked, rows, strict=True)
-        return all(list(asked) == every_row[: len(asked)] and captured == every_row for asked, captured in pairs)
+        every_row = list(range(self.batch.resid_pre.shape[1]))
+        pairs = zip(self.asked, self.captured, strict=True)
+        return all(list(asked) == every_row[: len(asked)] and list(rows) == every_row for asked, rows in pairs)
 
     def __getitem__(self, number: int) -> LayerRecord:
         """The record of one sequence: its real tokens, the rows asked for.

@@ -6,7 +6,7 @@ the scopes on both sides of a step shows what that step's component did to the m
 (section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
 
 An order is written here and nowhere else as a whole. Everything that follows a layer reads its program here:
-value, jvp and vjp of its steps (linear.py), norms (fast/norms.py), which HookPoint carries a step's tensor
+value, jvp and vjp of its steps (linear.py), norms (fast/vector_norms.py), which HookPoint carries a step's tensor
 and which module a norm is (bridge/layers.py, which names the exceptions), where an edit goes
 (interventions/contributions.py).
 """
@@ -76,7 +76,7 @@ class Step:
     """How the scope's vector is made."""
     at_keys: bool = False
     """True for the norm before attention, which is taken at every key and not at the queries: no scope of its own,
-    since a token there is still alone; the values that attention read are captured behind it."""
+    since a token there is still alone; the values that attention read are captured after it."""
 
     @property
     def operands(self) -> tuple[str, ...]:

@@ -183,7 +183,7 @@ def memory_card(
         k: Triggers of either sign, and tokens on either side of the value.
         per: Whether a text may give one trigger or several.
         reading: How the value is read.
-        skip_first: Tokens at the start of every text that are no triggers.
+        skip_first: Tokens at the start of every text that are not triggers.
 
     Raises:
         InputError: for a memory, texts or options that cannot be used.

@@ -1,12 +1,12 @@
 """Trigger examples: the prefixes of a corpus at which a memory's coefficient is largest (Geva et al. 2021, section 3).
 
 What is kept of a stream does not grow with the corpus: of each memory the best positions, coefficients of one sign as
-magnitudes; a row is filled up with zeros at sequence -1, which are no triggers. Of equal magnitudes the earlier sequence comes
+magnitudes; a row is filled up with zeros at sequence -1, which are not triggers. Of equal magnitudes the earlier sequence comes
 first, then the earlier position, so that the order in which a corpus is read, cut or merged changes nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -65,6 +65,8 @@ class BestPositions:
             size: Ranks to keep.
             per: Whether a sequence may give one trigger or several.
         """
+        if not len(positions):
+            return cls.none(magnitudes.shape[1], size)
         if per == "sentence":
             order = magnitudes.argmax(axis=0)[:, None]  # the first of equal ones
         else:
@@ -88,14 +90,14 @@ class BestPositions:
         # Of equal magnitudes the smaller sequence number wins, which may be that of `more`.
         better = (more.magnitude[:, 0] > 0) & (more.magnitude[:, 0] >= self.magnitude[rows, -1])
         changed = rows[better]
-        names = ("magnitude", "sequence", "position")
         joined = {
-            name: np.concatenate([getattr(self, name)[changed], getattr(more, name)[better]], 1) for name in names
+            field.name: np.concatenate([getattr(self, field.name)[changed], getattr(more, field.name)[better]], axis=1)
+            for field in fields(self)
         }
         order = np.lexsort((joined["position"], joined["sequence"], -joined["magnitude"]), axis=-1)
-        order = order[:, : self.magnitude.shape[1]]
-        for name in names:
-            getattr(self, name)[changed] = np.take_along_axis(joined[name], order, axis=1)
+        kept = np.arange(len(order))[:, None], order[:, : self.magnitude.shape[1]]
+        for name, both in joined.items():
+            getattr(self, name)[changed] = both[kept]
 
 
 @strict
@@ -225,7 +227,7 @@ def find_triggers(
         k: Triggers per memory.
         per: "sentence": a text gives a memory one trigger at most, its largest (as in the paper); "token": several.
         sign: "negative" for the most negative coefficients of activations that have some.
-        skip_first: Tokens at the start of every text that are no triggers: many models park huge activations there.
+        skip_first: Tokens at the start of every text that are not triggers: many models park huge activations there.
 
     Raises:
         InputError: for memories, texts or options that cannot be used.
@@ -257,7 +259,7 @@ def search(
     by_sign = {sign: BestPositions.none(len(cells.names), k) for sign in signs}
 
     def offer(number: int, rows: Any, positions: Any, own: Any) -> None:
-        for sign, best in by_sign.items() if len(positions) else ():
+        for sign, best in by_sign.items():
             magnitudes = own * (1 if sign == "positive" else -1)
             best.take(BestPositions.of_sequence(magnitudes, positions, number, k, per), rows)
 

@@ -140,6 +140,23 @@ def value_tokens(
     )
 
 
+@torch.no_grad()
+def value_ranks(
+    model: Model, cells: Cells, sign: Sign, reading: Reading, tokens: Int[np.ndarray, " memory"]
+) -> Int[np.ndarray, " memory"]:
+    """The rank of one token of each memory among those that its value promotes: 1 for the top token, -1 where the token is -1.
+
+    Equal logits share the better rank.
+    """
+    ranks, chunks = [], torch.split(torch.as_tensor(tokens).long(), _CHUNK)
+    for chosen, logits in zip(
+        chunks, read_out(model, reading).in_chunks(_value_vectors(model, cells, sign), _CHUNK), strict=True
+    ):
+        own = logits.gather(1, chosen.clamp(min=0).to(logits.device)[:, None])
+        ranks.append(torch.where(chosen >= 0, 1 + (logits > own).sum(dim=-1).cpu(), -1))
+    return torch.cat(ranks).numpy()
+
+
 def _value_vectors(model: Model, cells: Cells, sign: Sign) -> Float[Tensor, "memory d_model"]:
     dtype = settings_of(model, {}).dtype
     by_layer = [

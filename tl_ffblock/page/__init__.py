@@ -1,9 +1,8 @@
 """One self-contained HTML page; knows neither models nor results, only the data that it is given."""
 
 from tl_ffblock.page.data import (
-    AnyPage,
     DataBlock,
-    GraphPage,
+    GraphBlock,
     MapsBlock,
     NumbersBlock,
     PageBlock,
@@ -15,6 +14,7 @@ from tl_ffblock.page.data import (
     PageTarget,
     PageText,
     View,
+    graph_page,
     maps_labels,
     numbers_page,
     shares_map,
@@ -23,9 +23,8 @@ from tl_ffblock.page.document import component_page, page
 from tl_ffblock.page.notebook import PageView, iframe
 
 __all__ = [
-    "AnyPage",
     "DataBlock",
-    "GraphPage",
+    "GraphBlock",
     "MapsBlock",
     "NumbersBlock",
     "PageBlock",
@@ -39,6 +38,7 @@ __all__ = [
     "PageView",
     "View",
     "component_page",
+    "graph_page",
     "iframe",
     "maps_labels",
     "numbers_page",

@@ -1,4 +1,4 @@
-"""What pages are made of: a text with runs and named blocks, a layered graph; nothing of how they were made."""
+"""What pages are made of: a text with runs and named blocks; nothing of how they were made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,9 +11,10 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.page.numbers import pack, pack_reachable, rounded
 
-View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "logit"]
-"""Ways to look at a page's data: the overview of a target through all layers, maps, lines of heads, every layer and head, attention
-scores term by term, cards of memories, numbers by component; "logit" is the former name of "overview"."""
+View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "graph", "logit"]
+"""Ways to look at a page's data: the overview of a target, or of maps, through all layers, maps of one layer, lines of heads, every
+layer and head, attention scores term by term, cards of memories, numbers by component, a layered graph; "logit" is the former name
+of "overview"."""
 _HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
 # The kind of block that each view shows, and what a page without one lacks.
 _NEEDED = {
@@ -23,7 +24,11 @@ _NEEDED = {
     "scores": ("scores", "attention scores: put attention_scores beside the maps"),
     "memories": ("memory", "a memory's card: put one beside the maps"),
     "numbers": ("numbers", "numbers by component"),
-    "overview": ("logit", "an attribution: put one of the same text (ffb.attribute) beside the maps"),
+    "graph": ("graph", "a graph: put one of the same text (ffb.flow_graph) beside the maps"),
+    "overview": (
+        "logit",
+        "several layers, or an attribution: put one of the same text (ffb.attribute) beside the maps",
+    ),
 }
 # Significant digits of shares that are read.
 SHOWN_DIGITS = 4
@@ -42,7 +47,8 @@ class PageText:
 
     `queries` are the positions of rows, `words` has for each position the number of its word, `special` the positions of special
     tokens, `segments` the names of parts that readers tell apart, such as two sentences, and where each begins. Cells that a
-    `causal` model cannot reach are not sent. `named` says that labels are names of positions, whose numbers say nothing.
+    `causal` model cannot reach are not sent. `named` says that labels are names of positions, whose numbers say nothing; `details`
+    are then the tokens that stand there.
     """
 
     queries: tuple[int, ...]
@@ -52,6 +58,7 @@ class PageText:
     special: tuple[int, ...] = ()
     segments: tuple[tuple[str, int], ...] = ()
     named: bool = False
+    details: tuple[str, ...] = ()
 
     def is_square(self, most: int) -> bool:
         """Whether all positions are rows, and they are no more than `most`."""
@@ -156,7 +163,7 @@ class NumbersBlock:
     """Numbers by component: shares of targets by position, maps whose rows may be layers, tables.
 
     One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
-    continuation's tokens, whose matrix [target, source] is drawn, too. Each of `maps` is as `shares_map` makes it. Each of `tables`
+    continuation's tokens, drawn as a matrix [target, source]. Each of `maps` is as `shares_map` makes it. Each of `tables`
     has title, note and entries. `heading` and `facts` head a page that has nothing else.
     """
 
@@ -174,14 +181,92 @@ class NumbersBlock:
         return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
 
 
-PageBlock: TypeAlias = MapsBlock | NumbersBlock | DataBlock
+@dataclass(frozen=True)
+class PageNode:
+    """A node of a graph, where it lies, and what its card says.
+
+    `label` is a word (a token), `short` what it is in a word or two, `name` the same in words, `says` the tokens that it says. By
+    target there are `shares`, its own (`own_shares`) and those that enter it from `unseen` terms that are not on the page
+    (`rest_shares`), and `ranks` (1 is the first, 0 none) and `probabilities` of the target's token. `entropy` is that of the
+    tokens, in nats; None where it says none.
+    """
+
+    column: int
+    lane: int
+    label: str
+    short: str
+    name: str
+    says: tuple[str, ...]
+    facts: tuple[tuple[str, float], ...]
+    shares: tuple[float, ...]
+    own_shares: tuple[float, ...]
+    rest_shares: tuple[float, ...]
+    unseen: int = 0
+    ranks: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    entropy: float | None = None
+
+
+@dataclass(frozen=True)
+class PageEdge:
+    """What one node gives to another, by target `shares` and, for the slider, `weights`; some are `always` shown."""
+
+    source: int
+    target: int
+    unit: str
+    size: float
+    shares: tuple[float, ...]
+    weights: tuple[float, ...]
+    always: bool = False
+
+
+@dataclass(frozen=True)
+class PageTarget:
+    """A number that is attributed; nodes have rank and probability of its `token`."""
+
+    name: str
+    value: float
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class GraphBlock:
+    """A layered graph.
+
+    `meaning` says what lines and colours are; `columns` are headings, `widths` units whose sizes are drawn as widths, in words;
+    without `targets` the slider goes by size. At most `shown` edges are drawn at first beside those that always are; `position`
+    is the token that is marked, `start` the node in the middle where the picture is larger than its place; -1 is none.
+    """
+
+    heading: str
+    meaning: str
+    columns: tuple[str, ...]
+    lanes: int
+    nodes: tuple[PageNode, ...]
+    edges: tuple[PageEdge, ...]
+    targets: tuple[PageTarget, ...]
+    widths: Mapping[str, str]
+    certificate: str = ""
+    shown: int = 400
+    position: int = -1
+    start: int = -1
+
+    def payload(self, _: PageText) -> DataBlock:
+        """As JSON can hold it, numbers rounded to six digits, what is not finite null."""
+        json: dict[str, Any] = {"kind": "graph", **rounded(asdict(self), MAP_DIGITS)}
+        return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
+
+
+PageBlock: TypeAlias = MapsBlock | NumbersBlock | GraphBlock | DataBlock
 """What a page can show of its text."""
 
 
 def _kind_of(block: PageBlock, view: View) -> str:
     """The kind of a block, where the view can show it."""
     if isinstance(block, MapsBlock):
-        return "maps" if view == "maps" or block.labels["axis"] == "head" else ""
+        return "maps" if view in ("maps", "overview") or block.labels["axis"] == "head" else ""
+    if isinstance(block, GraphBlock):
+        return "graph"
     return "numbers" if isinstance(block, NumbersBlock) else str(block.json["kind"])
 
 
@@ -242,7 +327,8 @@ class PageData:
                 )
         (kind, lacking), view = _NEEDED[self.start.view], self.start.view
         kinds = [_kind_of(block, view) for block in first.values()]
-        if kind not in kinds:
+        through = view == "overview" and "maps" in kinds and self.layered and len(self.text.layers) > 1
+        if kind not in kinds and not through:
             raise InputError(f'view="{view}": this page lacks {lacking}.')
 
     def payload(self) -> dict[str, Any]:
@@ -278,7 +364,6 @@ def numbers_page(
     block: NumbersBlock,
     tokens: tuple[str, ...] = (),
     *,
-    targets: tuple[int, ...] = (),
     statement: str = "",
 ) -> PageData:
     """The page of numbers alone.
@@ -287,12 +372,10 @@ def numbers_page(
         model: The model's name.
         block: The numbers.
         tokens: Of the text, made visible; none where numbers are of no text, or of several.
-        targets: Positions of the tokens that are explained: one per row of several, of which one is chosen at a time.
         statement: What is known of the numbers, in a sentence.
     """
-    text = PageText(queries=targets, layers=(0,), causal=False, words=tuple(range(len(tokens))))
-    at = targets[0] if targets else 0
-    start = PageStart(0, "", at, at, view="numbers")
+    text = PageText(queries=(), layers=(0,), causal=False, words=tuple(range(len(tokens))))
+    start = PageStart(0, "", 0, 0, view="numbers")
     runs = (PageRun("run", tokens, {"numbers": block}),)
     return PageData(model, block.heading, text, runs, start, statement=statement, layered=False)
 
@@ -319,82 +402,19 @@ def shares_map(
     return named | {"values": values, "details": details or {}}
 
 
-@dataclass(frozen=True)
-class PageNode:
-    """A node of a graph, where it lies, and what its card says.
+def graph_page(model: str, block: GraphBlock, tokens: tuple[str, ...], provenance: Mapping[str, str]) -> PageData:
+    """The page of a graph alone.
 
-    `label` is a word (a token), `short` what it is in a word or two, `name` the same in words, `says` the tokens that it says. By
-    target there are `shares`, its own (`own_shares`) and those that enter it from `unseen` terms that are not on the page
-    (`rest_shares`), and `ranks` (1 is the first, 0 none) and `probabilities` of the target's token.
+    Args:
+        model: The model's name.
+        block: The graph.
+        tokens: Of the text, made visible; none where the graph is of several.
+        provenance: What made it.
     """
-
-    column: int
-    lane: int
-    label: str
-    short: str
-    name: str
-    says: tuple[str, ...]
-    facts: tuple[tuple[str, float], ...]
-    shares: tuple[float, ...]
-    own_shares: tuple[float, ...]
-    rest_shares: tuple[float, ...]
-    unseen: int = 0
-    ranks: tuple[int, ...] = ()
-    probabilities: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class PageEdge:
-    """What one node gives to another, by target `shares` and, for the slider, `weights`; some are `always` shown."""
-
-    source: int
-    target: int
-    unit: str
-    size: float
-    shares: tuple[float, ...]
-    weights: tuple[float, ...]
-    always: bool = False
-
-
-@dataclass(frozen=True)
-class PageTarget:
-    """A number that is attributed; nodes have rank and probability of its `token`."""
-
-    name: str
-    value: float
-    token: str = ""
-
-
-@dataclass(frozen=True)
-class GraphPage:
-    """A page of a layered graph.
-
-    `meaning` says what lines and colours are; `columns` are headings, `widths` units whose sizes are drawn as widths, in words;
-    without `targets` the slider goes by size. At most `shown` edges are drawn at first beside those that always are; `position`
-    is the token that is marked, `start` the node in the middle where the picture is larger than its place; -1 is none.
-    """
-
-    model: str
-    heading: str
-    tokens: tuple[str, ...]
-    meaning: str
-    columns: tuple[str, ...]
-    lanes: int
-    nodes: tuple[PageNode, ...]
-    edges: tuple[PageEdge, ...]
-    targets: tuple[PageTarget, ...]
-    certificate: str
-    provenance: Mapping[str, str]
-    widths: Mapping[str, str]
-    shown: int = 400
-    position: int = -1
-    start: int = -1
-
-    def payload(self) -> dict[str, Any]:
-        """As JSON can hold it, numbers rounded to six digits, what is not finite null."""
-        payload: dict[str, Any] = rounded(asdict(self), MAP_DIGITS)
-        return payload
-
-
-AnyPage: TypeAlias = PageData | GraphPage
-"""What a page is made of."""
+    text = PageText(queries=(), layers=(0,), causal=False, words=tuple(range(len(tokens))))
+    at = max(0, block.position)
+    start = PageStart(0, "", at, at, view="graph")
+    runs = (PageRun("run", tokens, {"graph": block}),)
+    return PageData(
+        model, block.heading, text, runs, start, provenance=provenance, layered=False, statement=block.certificate
+    )

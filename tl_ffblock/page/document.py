@@ -4,7 +4,6 @@ import base64
 import hashlib
 import importlib.metadata
 import json
-import re
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -12,76 +11,10 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
-from tl_ffblock.page.data import AnyPage, GraphPage, PageData
+from tl_ffblock.page.data import PageData
 
 # Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py).
 LARGEST = 64
-# Scripts that know no document: arithmetic, the selection, words.
-PURE = (
-    "numbers",
-    "text",
-    "tables",
-    "shares",
-    "selection",
-    "scene",
-    "tracks",
-    "ranking",
-    "phrases",
-    "csv",
-    "logit",
-    "colours",
-)
-DRAWING = (
-    "svg",
-    "place",
-    "layout",
-    "cells",
-    "furniture",
-    "marks",
-    "tooltip",
-    "pointing",
-    "maps_view",
-    "biography_view",
-    "where",
-    "sentence",
-    "card",
-    "pairs_view",
-    "circuitsvis_view",
-    "controls",
-    "heads_view",
-    "heads_figure",
-    "scores_view",
-    "grid_view",
-    "memory_view",
-    "overview_view",
-    "numbers_view",
-    "logit_card",
-    "figure",
-    "exports",
-    "page",
-)
-# In the order in which they stand on the page: each uses what scripts before it define, never after.
-SCRIPTS = PURE + DRAWING
-
-
-GRAPH_SCRIPTS = (
-    "shares",
-    "colours",
-    "svg",
-    "graph_layout",
-    "graph_words",
-    "graph_view",
-    "graph_overview",
-    "graph_card",
-    "graph_page",
-)
-# Body, title, scripts and styles of each page.
-_PARTS: dict[type, tuple[str, str, Sequence[str], tuple[str, ...]]] = {
-    PageData: ("page.html", "Contribution maps", SCRIPTS, ("page.css",)),
-    GraphPage: ("graph_page.html", "Flow graph", GRAPH_SCRIPTS, ("page.css", "graph_page.css")),
-}
-# Of scripts, what only readers of the source need.
-LEFT_OUT = re.compile(r"^[ \t]*/\*[\s\S]*?\*/[ \t]*\n|^[ \t]+", re.MULTILINE)
 _COMPONENT = Template(
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="$policy">'
     '<title>CircuitsVis</title><style>$style</style></head><body><h1></h1><div id="view"></div>'
@@ -96,7 +29,7 @@ CircuitsVis.render("view", CircuitsVis[given.component], given.properties);
 """
 
 
-def page(data: AnyPage, *, circuitsvis: bool = True) -> str:
+def page(data: PageData, *, circuitsvis: bool = True) -> str:
     """One HTML page that asks nothing of any network.
 
     Tokens reach the page as data only: the content policy lets no script run but those put here, each named by its hash.
@@ -110,10 +43,9 @@ def page(data: AnyPage, *, circuitsvis: bool = True) -> str:
         InputError: if a block's numbers do not fit the labels.
         ModuleNotFoundError: if CircuitsVis is asked for and not installed.
     """
-    offered = isinstance(data, PageData) and circuitsvis and data.circuitsvis and data.text.is_square(LARGEST)
+    offered = circuitsvis and data.circuitsvis and data.text.is_square(LARGEST)
     bundles = [bundle()] if offered else []
-    body, title, scripts, styles = _PARTS[type(data)]
-    return document(body, title, data.payload(), script_of(scripts), "".join(map(asset, styles)), bundles)
+    return document("page.html", "Contribution maps", data.payload(), script_of(), asset("page.css"), bundles)
 
 
 def component_page(
@@ -179,9 +111,9 @@ def to_json(payload: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def script_of(names: Sequence[str]) -> str:
-    """The script of a page: its files in order, in a scope of their own, without comments on lines of their own and indentation."""
-    return "(() => {\n'use strict';\n" + LEFT_OUT.sub("", "\n".join(asset(f"{name}.js") for name in names)) + "\n})();"
+def script_of() -> str:
+    """The page's script: the modules beside it, joined and made small (CONTRIBUTING.md)."""
+    return asset("page.bundle.js").partition("\n")[2]
 
 
 def policy(scripts: list[str], style: str) -> str:

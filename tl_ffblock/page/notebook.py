@@ -1,6 +1,7 @@
 """A page inside a notebook cell."""
 
 import base64
+import zlib
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -8,18 +9,26 @@ from string import Template
 from typing import Any
 
 from tl_ffblock.errors import InputError
+from tl_ffblock.files import write_atomically
 
-# The page tells its height; a few lines of script outside its frame follow it, and take the still picture away. A notebook that
-# is not trusted strips frame and script, and the picture stays with a line that says why. Sandboxed, the frame may run its
-# scripts and save files, nothing else.
+# The page lies deflated in the output, a third as large; a few lines of script outside its frame unpack it into the frame, follow
+# its height, and take the still picture away. A notebook that is not trusted strips frame and script, and the picture stays
+# with a line that says why. Sandboxed, the frame may run its scripts and save files, nothing else.
 _FRAME = Template(
     "<div><div>$still<p>Run this cell, or trust the notebook, to use the page.</p></div>"
-    '<iframe title="$title" sandbox="allow-scripts allow-downloads" srcdoc="$page" style="width: 100%; height: ${height}px; '
-    'border: 1px solid #d5dbe1; border-radius: 6px"></iframe><script>(() => { const frame = '
-    "document.currentScript?.previousElementSibling; frame?.previousElementSibling?.remove(); "
+    '<iframe title="$title" sandbox="allow-scripts allow-downloads" data-tl-ffblock="$page" style="width: 100%; height: ${height}px; '
+    'border: 1px solid #d5dbe1; border-radius: 6px"></iframe><script>(async () => { const frame = '
+    'document.currentScript?.previousElementSibling ?? document.querySelector("iframe[data-tl-ffblock]:not([srcdoc])"); '
     'addEventListener("message", (event) => { if (event.source === '
-    'frame?.contentWindow && event.data?.tlFfblock === "height") frame.style.height = '
-    'Math.min(event.data.height, $most) + "px"; }); })();</script></div>'
+    'frame.contentWindow && event.data?.tlFfblock === "height") frame.style.height = '
+    'Math.min(event.data.height, $most) + "px"; }); '
+    'const theme = () => frame.contentWindow?.postMessage({ tlFfblock: "theme", '
+    'dark: document.body.dataset.jpThemeLight === "false" }, "*"); '
+    'if (document.body.dataset.jpThemeLight) { frame.addEventListener("load", theme); new MutationObserver(theme)'
+    '.observe(document.body, { attributeFilter: ["data-jp-theme-light"] }); } '
+    "const bytes = Uint8Array.from(atob(frame.dataset.tlFfblock), (letter) => letter.charCodeAt(0)); "
+    'const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")); '
+    "frame.srcdoc = await new Response(stream).text(); frame.previousElementSibling.remove(); })();</script></div>"
 )
 _STILL = Template('<img src="data:image/png;base64,$png" alt="$title" style="max-width: 100%">')
 # Pixels that a frame grows to; then it scrolls.
@@ -36,9 +45,17 @@ function render({ model, el }) {
     if (event.data.tlFfblock === "height") frame.style.height = Math.min(event.data.height, model.get("most")) + "px";
     if (event.data.tlFfblock === "selection") { model.set("selection", event.data.selection); model.save_changes(); }
   };
+  const theme = () => frame.contentWindow?.postMessage({ tlFfblock: "theme", dark: document.body.dataset.jpThemeLight === "false" }, "*");
+  const themes = new MutationObserver(theme);
+  if (document.body.dataset.jpThemeLight) {
+    frame.addEventListener("load", theme);
+    themes.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+  }
+  const redraw = () => { frame.srcdoc = model.get("page"); };
   window.addEventListener("message", hear);
+  model.on("change:page", redraw);
   el.append(frame);
-  return () => window.removeEventListener("message", hear);
+  return () => { window.removeEventListener("message", hear); model.off("change:page", redraw); themes.disconnect(); };
 }
 export default { render };
 """
@@ -57,12 +74,17 @@ class PageView:
     """A PNG for readers that show no frames, as a PDF of the notebook or one that is not trusted; None where there is none."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the page to a file."""
-        Path(path).write_text(self.html, encoding="utf-8")
-        return Path(path)
+        """Write the page to a file, as a whole or not at all.
+
+        Raises:
+            InputError: if the folder does not exist, or the path is not that of a regular file.
+        """
+        return write_atomically(path, self.html.encode("utf-8"))
 
     def widget(self) -> Any:
         """The page as a widget that tells Python what its reader selects: `widget.selection` is a dict, kept up to date.
+
+        Another page that is set as `widget.page` is drawn in its place.
 
         Raises:
             ModuleNotFoundError: if anywidget is not installed.
@@ -92,7 +114,8 @@ class PageView:
             if self.still is None
             else _STILL.substitute(png=base64.b64encode(self.still).decode("ascii"), title=title)
         )
-        return _FRAME.substitute(title=title, page=escape(self.html), height=int(self.height), most=MOST, still=still)
+        page = base64.b64encode(zlib.compress(self.html.encode("utf-8"), 9)).decode("ascii")
+        return _FRAME.substitute(title=title, page=page, height=int(self.height), most=MOST, still=still)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """What notebooks store: the frame, a still picture, a line of text; each reader takes the richest it can show."""

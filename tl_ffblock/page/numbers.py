@@ -1,7 +1,7 @@
 """Tables of numbers as short text for the page.
 
 1. A number becomes a code on a logarithmic scale from the smallest size of its layer on: 65 534 codes in two bytes (254 in
-   one), half of them negative where signs can differ. Code 0 is zero, the last code NaN. Steps are no finer than a reader
+   one), half of them negative where signs can differ. Code 0 is zero, the last code NaN. Steps are not finer than a reader
    sees, because coarse ones deflate better.
 2. What is below `FLOOR` (of one byte `COARSE_FLOOR`) of its layer's largest counts as zero.
 3. A table may be sent as its codes' difference to those of another: neighbouring scopes are alike, which saves a third.

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.files import write_atomically
+from tl_ffblock.files import write_table
 from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
@@ -61,7 +61,7 @@ class AverageMaps(Result):
     signed: bool
     """True where values can be negative, as in a difference."""
     causal: bool = False
-    """Whether keys behind a query exist in no prompt; by name that is no law of the columns' order, so False."""
+    """Whether keys after a query exist in no prompt; by name that is not a law of the columns' order, so False."""
     n_draws: int = N_DRAWS
     """Draws of the bootstrap over prompts."""
     seed: int = 0
@@ -202,8 +202,7 @@ class AverageMaps(Result):
         Raises:
             InputError: if the folder does not exist.
         """
-        write_atomically(Path(path), self.to_dataframe(by_prompt=by_prompt).to_csv(index=False).encode("utf-8"))
-        return Path(path)
+        return write_table(path, self.to_dataframe(by_prompt=by_prompt))
 
     def page_labels(self) -> tuple[str, ...]:
         """What is at each position: its tokens, after its name where it was given one."""
@@ -316,7 +315,7 @@ def _rows(several: Sequence[TokenMaps], keys: dict[str, list[int]]) -> dict[str,
         elif any(present):
             number = present.index(False)
             raise InputError(
-                f"average: position {places[number]} ({name!r}) is no query of maps {number}, though {name!r} is one of others: "
+                f"average: position {places[number]} ({name!r}) is not a query of maps {number}, though {name!r} is one of others: "
                 "make all with the same names as queries, or with all queries."
             )
     if not rows:

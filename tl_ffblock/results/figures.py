@@ -1,6 +1,6 @@
 """Figures for people: column width, labelled axes, colours that colour-blind readers tell apart.
 
-Colours are those of Okabe and Ito (2008, "Color Universal Design"); lines also differ by their marks.
+Colours are those of Okabe and Ito (2008); lines also differ by their marks.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class Spread:
 
     @classmethod
     def of(cls, rows: "pd.DataFrame", mean: str, *, deviation: str = "deviation", count: str = "sequences") -> "Spread":
-        """Read columns of a table with a row a point: means, standard deviations of the samples, how many there were."""
+        """Read columns of a table with one row per point: means, standard deviations of the samples, how many there were."""
         samples, scatter = rows[count].to_numpy(dtype=float), rows[deviation].to_numpy(dtype=float)
         return cls(rows[mean].to_numpy(dtype=float), scatter / np.sqrt(np.maximum(samples, 1)), scatter)
 
@@ -119,9 +119,16 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         layers = np.arange(len(spread.mean))
         if spread.deviation is not None:
             ends = np.maximum(spread.mean - spread.deviation, 0), spread.mean + spread.deviation
-            panel.vlines(layers, *ends, color=COLOURS[6], linewidth=0.6)
+            panel.vlines(layers, *ends, color=COLOURS[6], linewidth=0.4)
         panel.errorbar(
-            layers, spread.mean, spread.error, color=COLOURS[0], marker="o", markersize=2.2, linewidth=0.8, elinewidth=2
+            layers,
+            spread.mean,
+            spread.error,
+            color=COLOURS[0],
+            marker="o",
+            markersize=2.2,
+            linewidth=0.8,
+            elinewidth=1.2,
         )
         panel.set_title(fill(title, PANEL_TITLE), fontsize=7.5)
         panel.xaxis.get_major_locator().set_params(integer=True)
@@ -146,6 +153,7 @@ def layer_lines(
     log: bool = False,
     xlabel: str = "layer",
     x: Mapping[str, Any] | None = None,
+    width: float = COLUMN,
 ) -> "Figure":
     """One line a quantity over layers; earlier lines are thicker and show below those that cover them.
 
@@ -158,13 +166,14 @@ def layer_lines(
         log: Whether the axis is logarithmic where the values differ by much.
         xlabel: What lies along the lines.
         x: Where the points of each label lie; None means at layer numbers.
+        width: Inches.
     """
-    figure, ax = axes()
+    figure, ax = axes(width=width)
     means = {label: line.mean if isinstance(line, Spread) else line for label, line in lines.items()}
     for i, (label, line) in enumerate(lines.items()):
         at = np.arange(len(means[label])) if x is None else x[label]
         over = len(lines) - 1 - i
-        size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over, elinewidth=2.4 + 0.4 * over)
+        size = dict(markersize=3 + 0.7 * over, linewidth=1 + 0.4 * over, elinewidth=1 + 0.4 * over)
         error = line.error if isinstance(line, Spread) else None
         ax.errorbar(at, means[label], error, color=COLOURS[i % 8], marker=MARKERS[i % 8], label=label, **size)
     lowest = min(float(np.nanmin(values)) if np.isfinite(values).any() else 0.0 for values in means.values())

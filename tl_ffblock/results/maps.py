@@ -20,12 +20,12 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from tl_ffblock.errors import CallError, InputError, MapFileError
+from tl_ffblock.errors import CallError, InputError, brief
 from tl_ffblock.files import TensorFile
 from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
-from tl_ffblock.result import Result, views
+from tl_ffblock.result import Result, as_described, views
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tables import TABLES, Arithmetic, HeadTable, ScopeTable, alike, combined, pairwise
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
@@ -109,6 +109,24 @@ class ContributionMaps(Result):
     def sides(self) -> tuple[str, ...]:
         """Of a difference: names of the two that it is of, the first less the second; empty where they are not known."""
         return tuple(self.provenance[side] for side in SIDES if side in self.provenance)
+
+    @strict
+    def faults(self) -> Iterator[str]:
+        """Tables of other layers, scopes, queries or tokens than the maps."""
+        n_queries, n_tokens = len(self.queries), len(self.tokens)
+        if not all(0 <= query < n_tokens for query in self.queries):
+            yield f"queries={brief(self.queries)}, expected positions of {n_tokens} tokens"
+        sides: dict[str, tuple[int, ...]] = dict.fromkeys(TABLES, (n_queries,)) | {
+            "values": (n_queries, n_tokens),
+            "heads": (len(self.heads.channels), n_queries, n_tokens),
+        }
+        for name, side in sides.items():
+            table = getattr(self, name)
+            if table and (table.layers != tuple(self.layers) or set(table) != set(self.values)):
+                yield f"{name} is of layers {brief(table.layers)} and scopes {', '.join(table)}, unlike the maps"
+            for scope, rows in table.items():
+                if tuple(rows.shape[1:]) != side:
+                    yield f"{name} of {scope} has shape {tuple(rows.shape)}, expected {(len(self.layers), *side)}"
 
     def worst_completeness(self) -> tuple[float, str, int, int]:
         """The largest completeness error with its scope, layer and query position."""
@@ -241,7 +259,8 @@ class ContributionMaps(Result):
         labels: dict[str, Any] = {
             name: tuple(held) if isinstance(held, list) else held for name, held in file.labels.items()
         }
-        try:
+
+        def made() -> ContributionMaps:
             scopes, channels, layers = labels.pop("scopes"), labels.pop("heads", ()), labels["layers"]
             names = (*TABLES, *("heads",) * bool(channels))
             data: dict[str, Any] = {
@@ -249,8 +268,8 @@ class ContributionMaps(Result):
             }
             heads = HeadTable(data.pop("heads"), layers, channels) if channels else HeadTable()
             return cls(**labels | {name: ScopeTable(held, layers) for name, held in data.items()}, heads=heads)
-        except (KeyError, TypeError) as error:
-            raise MapFileError(f"{path} lacks something of contribution maps: {error}.") from error
+
+        return as_described(made, cls, path)
 
     def to_html(  # type: ignore[override]  # of the options that there are
         self,
@@ -259,9 +278,10 @@ class ContributionMaps(Result):
         layer: int | None = None,
         scope: str | None = None,
         query: int | str | None = None,
-        view: str = "maps",
+        view: str | None = None,
         segments: Mapping[str, int] | None = None,
         beside: Any = (),
+        against: "ContributionMaps | None" = None,
     ) -> str:
         """One self-contained page of the run; written to `path` when given.
 
@@ -270,20 +290,23 @@ class ContributionMaps(Result):
             layer: Layer to open at, negative ones from the end; None means the one the step changed most.
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
-            view: "maps", or of maps made with heads "heads" (lines between tokens) or "all" (every layer and head), or
-                "memories" where a card of one stands beside, or "overview" where an attribution does.
+            view: "overview" of all layers, "maps" of one, or of maps made with heads "heads" (lines between tokens) or "all" (every
+                layer and head), or "memories" with a card in a panel; None means the overview, with `layer` the maps.
             segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
                 can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
                 stands between two.
-            beside: What stands beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
+            beside: Panels beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
                 `ffb.attribute`; cards of memories.
+            against: Another run of equally many tokens, layers, scopes and queries, such as of another checkpoint: the page has
+                both, each beside the other, and their difference.
 
         Raises:
             InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
                 folder of `path` does not exist.
             ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
-        return super().to_html(path, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
+        where: dict[str, Any] = {"layer": layer, "scope": scope, "query": query, "view": view, "segments": segments}
+        return super().to_html(path, **where, beside=beside, against=against)
 
     def show(  # type: ignore[override]  # of the options that there are
         self,
@@ -292,9 +315,10 @@ class ContributionMaps(Result):
         layer: int | None = None,
         scope: str | None = None,
         query: int | str | None = None,
-        view: str = "maps",
+        view: str | None = None,
         segments: Mapping[str, int] | None = None,
         beside: Any = (),
+        against: "ContributionMaps | None" = None,
     ) -> Any:
         """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
 
@@ -308,13 +332,13 @@ class ContributionMaps(Result):
             view: As in `to_html`.
             segments: As in `to_html`.
             beside: As in `to_html`.
+            against: As in `to_html`.
 
         Raises:
             InputError: as `to_html`, and if `height` is not positive.
         """
-        return super().show(
-            height=height, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside
-        )
+        where: dict[str, Any] = {"layer": layer, "scope": scope, "query": query, "view": view, "segments": segments}
+        return super().show(height=height, **where, beside=beside, against=against)
 
     def figure(  # type: ignore[override]  # these have no figure without a layer
         self, *, layer: int, scope: str, against: str | None = None, width: float | None = None

@@ -20,6 +20,7 @@ from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.result import Result, Values
 from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.results.tokens import joined
+from tl_ffblock.signatures import strict
 
 One = TypeVar("One", bound=Result)
 Table = TypeVar("Table", bound="ScopeTable")
@@ -49,6 +50,15 @@ class ScopeTable(Values, Mapping[str, Tensor]):
             raise ScopeKeyError(self._missing(scope))
         rows = self.data[scope]
         return rows if layer is None else rows[self.layers.index(layer_number(layer, self.layers))]
+
+    @strict
+    def faults(self) -> Iterator[str]:
+        """Layers that do not ascend from 0 on, or numbers of other layers than there are."""
+        if list(self.layers) != sorted({layer for layer in self.layers if layer >= 0}):
+            yield f"layers={brief(self.layers)}, expected ascending numbers from 0 on"
+        for scope, rows in self.data.items():
+            if rows.ndim < 2 or len(rows) != len(self.layers):
+                yield f"{scope} has shape {tuple(rows.shape)}, expected {len(self.layers)} layers"
 
     def each(self: Table, function: Callable[[Tensor], Tensor]) -> Table:
         """The table with a function applied to every scope's numbers."""

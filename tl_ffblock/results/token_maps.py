@@ -60,7 +60,7 @@ class TokenMaps(Result):
     layered: bool = True
     """False where the one layer of `layers` stands for the whole model, as of a logit's shares."""
     column: str = BETWEEN_TOKENS
-    """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is no query: shares
+    """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is not a query: shares
     "written at" the column's position, or "flowing at" it."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     """How the numbers were made, the fingerprint of the model's weights among it."""
@@ -134,7 +134,7 @@ class TokenMaps(Result):
             )
         values = torch.stack(layers)
         if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
-            raise InputError("attention holds negative weights or no numbers: expected weights behind the softmax.")
+            raise InputError("attention holds negative weights or no numbers: expected weights after the softmax.")
         later = bool(values.triu(1).any())
         if causal and later:
             raise InputError("causal=True, but some weights lie on later tokens.")
@@ -223,6 +223,8 @@ class AttentionScores(Result):
     model: str = "model"
     fingerprint: str = ""
     """Of the model's weights; empty where it is not known."""
+    value_norms: Float[Tensor, "layer head key"] | None = None
+    """`||v W_O||` with the value's bias: what each key's token would write through the head. None in files of version 0.2."""
 
     @property
     def score(self) -> Float[Tensor, "layer head query key"]:
@@ -231,8 +233,21 @@ class AttentionScores(Result):
         scores = scale * (self.query @ self.key.transpose(-1, -2))
         return scores.masked_fill(self.pattern == 0, -torch.inf)
 
+    @property
+    def value_weighted(self) -> Float[Tensor, "layer head query key"]:
+        """What reaches the query from each key: `pattern ||v W_O||` (Kobayashi et al. 2020), as `attention_maps` has it.
+
+        Raises:
+            InputError: if the file that these scores come from has no norms of values.
+        """
+        if self.value_norms is None:
+            raise InputError(
+                "value_norms=None: these scores are of a file of version 0.2, which has none; make them again."
+            )
+        return self.pattern * self.value_norms[:, :, None]
+
     def products(self, layer: int, head: int, query: int, key: int) -> Float[Tensor, " d_head"]:
-        """The summands of one score, by dimension of the head: `scale * query * key`.
+        """The terms of one score, by dimension of the head: `scale * query * key`.
 
         Args:
             layer: Layer number, negative ones from the end.
@@ -268,10 +283,12 @@ class AttentionScores(Result):
         )
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Long form: one row per layer, head, query and key that the run gave weight to, with the tokens, score and weight."""
+        """Long form: one row per layer, head, query and key with a weight: tokens, score, weight, value-weighted weight."""
         axes = {"layer": self.layers, "head": self.heads, "query": self.queries, "key": range(len(self.tokens))}
         frame = long_form(self.score, axes, self.tokens).rename(columns={"value": "score"})
         frame["weight"] = self.pattern.flatten().detach().cpu().numpy()
+        if self.value_norms is not None:
+            frame["value_weighted"] = self.value_weighted.flatten().detach().cpu().numpy()
         return frame[frame["weight"] > 0].reset_index(drop=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:

@@ -15,6 +15,8 @@ Named: TypeAlias = str | tuple[str, int] | int
 
 # Between the two labels of a difference's position: the first's, then the second's that is subtracted.
 BETWEEN_SIDES = " / "
+# What joins pictographs to one, such as a family; elsewhere it is invisible, and written as its code.
+JOINER = re.compile("(?<=[\u2190-\U0001faff])\u200d(?=[\u2190-\U0001faff])")
 # Of the name of a difference's side.
 MOST_LETTERS = 60
 # Different tokens that a label of several results names; further ones become an ellipsis.
@@ -35,7 +37,9 @@ def visible(token: str) -> str:
     if len(sides) > 1 and all(sides):
         return BETWEEN_SIDES.join(map(visible, sides))
     shown = token.replace(" ", "·").replace("\r", "␍").replace("\n", "↵").replace("\t", "⇥")
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown) or "∅"
+    kept = {found.start() for found in JOINER.finditer(shown)}
+    written = (c if c.isprintable() or at in kept else f"\\u{ord(c):04x}" for at, c in enumerate(shown))
+    return "".join(written) or "∅"
 
 
 def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:

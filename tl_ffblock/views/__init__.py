@@ -1,6 +1,6 @@
 """Pages and figures of results, registered by the type of the result: what draws is apart from what is drawn."""
 
-from tl_ffblock.page import AnyPage, PageView, iframe, page as page
+from tl_ffblock.page import PageData, PageView, iframe, page as page
 from tl_ffblock.views import graphs as graphs, maps as maps, shares as shares
 from tl_ffblock.views.figures import still_of
 from tl_ffblock.views.maps import circuitsvis_view as circuitsvis_view
@@ -9,6 +9,6 @@ from tl_ffblock.views.registry import figure_of, page_of, panel_of
 __all__ = ["figure_of", "page_of", "panel_of"]
 
 
-def page_view(data: AnyPage, height: int) -> PageView:
+def page_view(data: PageData, height: int) -> PageView:
     """A page in a notebook cell, without CircuitsVis, with a still picture of what it opens with."""
     return iframe(page(data, circuitsvis=False), height=height, title=data.heading, still=still_of(data))

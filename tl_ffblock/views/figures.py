@@ -5,7 +5,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from textwrap import fill
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,10 @@ from tl_ffblock.interventions.validation import (
     CellChoice,
     change_of,
 )
+from tl_ffblock.layer.positions import real_number
 from tl_ffblock.numerals import significant
-from tl_ffblock.page import AnyPage, DataBlock, GraphPage, MapsBlock, NumbersBlock, PageData, PageEdge
-from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines
+from tl_ffblock.page import DataBlock, GraphBlock, MapsBlock, NumbersBlock, PageData, PageEdge
+from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines, sign
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.registry import figure_of, page_of
@@ -40,26 +41,37 @@ DPI = 100
 COLOURS_OF_PNG = 128
 # Inches of a still picture; a higher figure has fewer dots per inch.
 STILL_HEIGHT = 3.6
-# Columns and rows up to which each has its label.
-MOST_COLUMNS, MOST_ROWS = 60, 24
+# Points of type between the labels of two ticks, and letters per inch of titles and of captions.
+LABEL_STEP, TITLE_LETTERS, CAPTION_LETTERS = 6.5, 15.5, 21.0
+# Inches per line of a title and of a caption, by which a figure grows.
+TITLE_LINE, CAPTION_LINE = 0.15, 0.115
 # Letters; longer texts are cut.
-LONGEST_LABEL, LONGEST_TITLE = 16, 110
+LONGEST_LABEL, LONGEST_TITLE, LONGEST_CAPTION = 16, 160, 600
+# Inches from which on a figure is as wide as two columns, and has room for three maps beside each other.
+WIDE = 5.0
+# Of one map, its height over its width.
+MAP_SHAPE = 0.8
+# Rows of a table that are drawn as bars, and lines of one head.
+MOST_BARS, MOST_HEAD_LINES = 24, 300
+SIGNS = "Orange raises, violet lowers it."
 # Points of a scatter plot that are named, the largest.
 MOST_NAMED = 8
 # Parts of an axis that names of points are apart, four times as many along the other.
 LEAST_APART = 0.04
 # Arcs of the overview: how many, the least share of the widest stream, and how many have names.
 MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
+# Parts of the overview's height between the names of arcs.
+NAME_ROWS = 0.06
 NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-# Edges of a graph that are drawn, the largest.
-MOST_LINES = 600
+# Edges of a graph that are drawn, the largest, and nodes of it with their names.
+MOST_LINES, MOST_NODE_NAMES = 600, 12
 # Vermilion, blue, orange and grey: kinds of predictors.
 COLOUR_OF = {"map of what is edited": COLOURS[5], "other maps": COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
 
 Cells = Float64[np.ndarray, "row column"]
 
 
-def still_of(data: AnyPage) -> bytes | None:
+def still_of(data: PageData) -> bytes | None:
     """What a page opens with as a PNG of few colours; None where Matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return None
@@ -75,18 +87,24 @@ def still_of(data: AnyPage) -> bytes | None:
 
 @figure_of.register(CausalValidation)
 @strict
-def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diagonal") -> Any:
+def validation_figure(
+    result: CausalValidation, *, cells: CellChoice = "off-diagonal", width: float | None = None
+) -> Any:
     """Mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
 
     Args:
         result: Cells with their predictors and effects.
         cells: Which cells are correlated.
+        width: Inches; None means by the number of panels.
     """
     from matplotlib.lines import Line2D
 
     columns = min(4, len(result.effects))
+    if width is not None:
+        columns = min(columns, max(1, int((_inches(width, COLUMN) - 1.4) / 1.3)))
     rows = math.ceil(len(result.effects) / columns)
-    size = {"width": 2.2 * columns + 1.4, "height": rows * (0.6 + 0.22 * len(result.predictors)) + 0.6}
+    wide = _inches(width, 2.2 * columns + 1.4)
+    size = {"width": wide, "height": rows * (0.6 + 0.22 * len(result.predictors)) + 0.6}
     figure, grid = axes(rows=rows, columns=columns, sharey=True, sharex=True, squeeze=False, **size)
     panels, correlated = list(grid.flat), 0
     done = "removed" if result.corrupted is None else "exchanged"
@@ -106,30 +124,33 @@ def validation_figure(result: CausalValidation, *, cells: CellChoice = "off-diag
     panels[0].set_yticks(range(len(result.predictors)), result.predictors)
     panels[0].invert_yaxis()
     marks = [Line2D([], [], marker="o", linewidth=2, color=colour, label=kind) for kind, colour in COLOUR_OF.items()]
-    figure.legend(handles=marks, loc="outside upper center", ncols=len(marks), fontsize=7, frameon=False)
-    figure.supxlabel(
-        f"Spearman's rho with |change of {result.metric}|, mean over layers; 95 % intervals over prompts\n"
-        f"{result.model} · {len(result.tokens)} prompts · {correlated} {cells} cells at most a panel",
-        fontsize=8,
+    figure.legend(
+        handles=marks, loc="outside upper center", ncols=len(marks) if wide >= WIDE else 2, fontsize=7, frameon=False
     )
-    return figure
+    figure.supxlabel("Spearman's rho", fontsize=8)
+    said = f"Spearman's rho with |change of {result.metric}|, mean over layers; 95 % intervals over prompts. {result.model} · "
+    said += f"{len(result.tokens)} prompts · {correlated} {cells} cells at most a panel."
+    return _framed(figure, "", said)
 
 
 @figure_of.register(CircuitFaithfulness)
 @strict
-def circuit_figure(result: CircuitFaithfulness) -> Any:
+def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -> Any:
     """Faithfulness by circuit size, with its interval over pairs; CMD is the area between the line and 1.
 
     Args:
         result: Of circuits of several sizes.
+        width: Inches; None means one column of a paper.
     """
     table = result.to_dataframe().sort_values("edges", kind="stable")
     area = f"CMD {significant(result.cmd)} · CPR {significant(result.cpr)}" if len(table) > 1 else ""
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
-        title=f"{_title(result.summary()[0])}\n{area}",
+        title=f"{result.summary()[0]}\n{area}",
         xlabel="edges of the circuit, per cent of all",
-        x=[f"{100 * fraction:.2g}" for fraction in table["fraction"]],
+        x=[f"{100 * fraction:.3g}" for fraction in table["fraction"]],
+        width=width,
+        caption="Faithfulness 1: the circuit gives the model's own value; 0: that of the ablated model.",
     )
     place = figure.axes[0]
     place.fill_between(range(len(table)), table["low"], table["high"], color=COLOURS[0], alpha=0.2, linewidth=0)
@@ -139,32 +160,42 @@ def circuit_figure(result: CircuitFaithfulness) -> Any:
 
 @figure_of.register(EdgeEffects)
 @strict
-def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None) -> Any:
+def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, width: float | None = None) -> Any:
     """Estimates of edges over their measured effects, or without estimates the graph.
 
     Args:
         result: Measured effects.
         against: Edges of `attribution_patching(edges=True)`.
+        width: Inches; None means one column of a paper, of the graph two.
     """
     if against is None:
-        return page_figure(page_of(result))
+        return page_figure(page_of(result), width)
     table = result.compare(against)
     labels = (table["source"] + " -> " + table["target"]).tolist()
     columns, names = (table[name].to_numpy() for name in ("effect", "estimate")), ("measured", "estimated")
-    return scatter(*columns, names=names, labels=labels, title=result.targets[0].name)
+    return scatter(*columns, names=names, labels=labels, title=result.targets[0].name, width=width)
 
 
-def page_figure(data: AnyPage) -> Any:
-    """What a page opens with."""
-    if isinstance(data, PageData):
-        if data.start.view == "overview":
-            return _overview_figure(data)
-        numbers = data.runs[0].blocks.get("numbers")
-        if isinstance(numbers, NumbersBlock) and data.start.view == "numbers":
-            return _numbers_figure(numbers, data.runs[0].tokens)
-        block = next(block for block in data.runs[0].blocks.values() if isinstance(block, MapsBlock))
-        return maps_figure(data, next(c["before"] for c in block.channels if c["name"] == data.start.scope))
-    return _graph_figure(data)
+def page_figure(data: PageData, width: float | None = None) -> Any:
+    """What a page opens with.
+
+    Args:
+        data: Of the page.
+        width: Inches; None means that of the kind of picture.
+    """
+    blocks, start = data.runs[0].blocks, data.start
+    if start.view == "overview":
+        return _overview_figure(data, width)
+    numbers, graph = blocks.get("numbers"), blocks.get("graph")
+    if isinstance(numbers, NumbersBlock) and start.view == "numbers":
+        return _numbers_figure(numbers, data, width)
+    if isinstance(graph, GraphBlock) and start.view == "graph":
+        return _graph_figure(graph, data.model, width)
+    maps = [block for block in blocks.values() if isinstance(block, MapsBlock)]
+    by_head = [block for block in maps if block.labels["axis"] == "head"]
+    if by_head and start.view in ("all", "heads"):
+        return (_all_heads_figure if start.view == "all" else _head_figure)(data, by_head[0], width)
+    return maps_figure(data, next(c["before"] for c in maps[0].channels if c["name"] == start.scope), width)
 
 
 def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> Any:
@@ -177,39 +208,121 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
     """
     run, start = data.runs[data.start.run], data.start
     block = next(block for block in run.blocks.values() if isinstance(block, MapsBlock))
-    there, row = data.text.reachable(), data.text.layers.index(start.layer)
     shared = block.labels["cells"] == "others" and len(run.tokens) > 1
+    percent, signed = shared or bool(block.labels["shares"]), block.labels["signed"]
+    after = _cells(data, block, start.scope, shared)
+    labels = {str(channel["name"]): _panel_title(channel) for channel in block.channels}
+    panels = [(labels[start.scope], after, signed, _limit(after))]
+    if against is not None:
+        before = _cells(data, block, against, shared)
+        change, limit = after - before, max(_limit(before), _limit(after))
+        panels = [(labels[against], before, signed, limit), (labels[start.scope], after, signed, limit)]
+        panels.append((f"change\n({start.scope} − {against})", change, True, _limit(change)))
+    wide = _inches(width, COLUMN * min(2, len(panels)))
+    figure, places, bars = _map_places(len(panels), wide, len(data.text.queries) / len(run.tokens), _room(run.tokens))
+    rows = [run.tokens[query] for query in data.text.queries]
+    for number, (place, (title, numbers, two_ends, limit)) in enumerate(zip(places, panels, strict=True)):
+        image = _image(place, numbers, two_ends, limit, aspect="equal" if len(panels) == 3 else "auto")
+        place.set_title(title, fontsize=7)
+        size = wide - 0.7 if len(panels) == 1 else (wide - 0.7) / 3 if wide >= WIDE else (wide - 1) / 2
+        left = number % (3 if wide >= WIDE else 2) == 0
+        lowest = len(panels) == 1 or wide >= WIDE or number == 2
+        _label(place.set_xticks, run.tokens if lowest else [""] * len(run.tokens), size, rotation=90)
+        high = size * (MAP_SHAPE if len(panels) == 1 else len(rows) / len(run.tokens))
+        _label(place.set_yticks, rows if left else [""] * len(rows), high)
+        if number != 1:
+            both = numbers if number else np.concatenate([each for _, each, *_ in panels[:2]])
+            _scale(figure, image, both, bars[number], percent)
+    layer = f"Layer {start.layer}: " if data.layered else ""
+    unit = "share of what each row takes from the other tokens" if percent else block.labels["unit"]
+    said = f"{data.model}. Row: the token that takes; column: the token it takes from. Cell: {unit}."
+    said += " Change in points, orange more, violet less." if against is not None and percent else ""
+    return _framed(figure, f"{layer}{block.labels['title']}", said)
+
+
+def _cells(data: PageData, block: MapsBlock, channel: str, shared: bool, layer: int | None = None) -> Cells:
+    """A channel's map of a layer, of the one that the page opens at where it is None; NaN where nothing is reached."""
+    there, row = data.text.reachable(), data.text.layers.index(data.start.layer if layer is None else layer)
     if shared:
         there = others_of(there, data.text.queries)
+    numbers = block.values[channel][row].detach().cpu().double()
+    return (shares_of_others(numbers, there) if shared else numbers).where(there, torch.nan).numpy()
 
-    def cells(channel: str) -> Cells:
-        numbers = block.values[channel][row].detach().cpu().double()
-        return (shares_of_others(numbers, there) if shared else numbers).where(there, torch.nan).numpy()
 
-    after = cells(start.scope)
-    panels = [(start.scope, after, block.labels["signed"], _limit(after))]
-    if against is not None:
-        before = cells(against)
-        change, limit = after - before, max(_limit(before), _limit(after))
-        panels = [(against, before, block.labels["signed"], limit), (start.scope, after, block.labels["signed"], limit)]
-        panels.append((f"{start.scope} − {against}", change, True, _limit(change)))
-    figure, grid = axes(columns=len(panels), width=width or COLUMN * min(2, len(panels)), height=2.9, squeeze=False)
-    rows = [run.tokens[query] for query in data.text.queries]
-    for place, (title, numbers, signed, limit) in zip(grid[0], panels, strict=True):
-        _heat(figure, place, numbers, signed, limit)
-        place.set_title(title)
-        place.set_xlabel("from")
-        _label(place.set_xticks, run.tokens, MOST_COLUMNS, rotation=90)
-        _label(place.set_yticks, rows if place is grid[0][0] else [""] * len(rows), MOST_ROWS)
-    grid[0][0].set_ylabel("to")
-    unit = (
-        "share of what each row takes from the other tokens"
-        if shared or block.labels["shares"]
-        else block.labels["unit"]
-    )
-    layer = f", layer {start.layer}" if data.layered else ""
-    figure.suptitle(_title(f"{data.model}{layer}: {unit}"), fontsize=8)
-    return figure
+def _panel_title(channel: Mapping[str, str | None]) -> str:
+    """The channel in words, with its name below."""
+    name, label = str(channel["name"]), str(channel["label"])
+    return name if label == name else f"{label}\n({name})"
+
+
+def _map_places(panels: int, width: float, rows_per_column: float, room: float) -> tuple[Any, list[Any], list[Any]]:
+    """Axes of one map or three, and where the scale of each is: in a narrow figure the third map is below the first two."""
+    across = 1 if panels == 1 else 3 if width >= WIDE else 2
+    down = 1 if panels != 3 or width >= WIDE else 2
+    if panels == 1:
+        rows_per_column = min(rows_per_column, MAP_SHAPE if width < WIDE else MAP_SHAPE / 2)
+    height = down * (rows_per_column * (width - 0.7) / across + 0.25) + 0.2 + room + 0.35 * (down == 1)
+    figure, grid = axes(rows=down, columns=across, width=width, height=min(height, 8.0), squeeze=False)
+    places = [*grid.flat][:panels]
+    if down == 1:
+        ends = [{"ax": places[:2]}, {}, {"ax": places[2:]}] if panels == 3 else [{"ax": places}]
+        return figure, places, ends
+    grid[1][1].set_axis_off()
+    boxes = [grid[1][1].inset_axes((0.05, up, 0.9, 0.06)) for up in (0.75, 0.3)]
+    return figure, places, [{"cax": boxes[0]}, {}, {"cax": boxes[1]}]
+
+
+def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> Any:
+    """Maps of all layers and heads, small, on one scale."""
+    names, layers = [str(channel["name"]) for channel in block.channels], data.text.layers
+    there = data.text.reachable()
+    maps = torch.stack([block.values[name].detach().cpu().double() for name in names], dim=1).where(there, torch.nan)
+    *_, rows, columns = maps.shape
+    gap = max(1, round(columns / 12))
+    cells = np.full((len(layers) * (rows + gap) - gap, len(names) * (columns + gap) - gap), np.nan)
+    for layer, head in np.ndindex(*maps.shape[:2]):
+        top, left = layer * (rows + gap), head * (columns + gap)
+        cells[top : top + rows, left : left + columns] = maps[layer, head].numpy()
+    wide = _inches(width, 2 * COLUMN)
+    figure, place = axes(width=wide, height=min(0.65 * wide, (wide - 0.6) * cells.shape[0] / cells.shape[1] + 0.7))
+    image = _image(place, cells, block.labels["signed"], _limit(cells), aspect="equal", absent="white")
+    at = [number * (rows + gap) + (rows - 1) / 2 for number in range(len(layers))]
+    _label(place.set_yticks, [*map(str, layers)], (wide - 0.6) * cells.shape[0] / cells.shape[1], at=at)
+    at = [number * (columns + gap) + (columns - 1) / 2 for number in range(len(names))]
+    _label(place.set_xticks, [name.removeprefix("head ") for name in names], wide - 0.6, at=at)
+    place.set(xlabel="head", ylabel="layer")
+    place.spines[:].set_visible(False)
+    _scale(figure, image, cells, {"ax": [place]}, bool(block.labels["shares"]))
+    said = f"{data.model}. Each small map: rows take, columns give. Cell: {block.labels['unit']}."
+    return _framed(figure, f"All heads: {block.labels['title']}", said)
+
+
+def _head_figure(data: PageData, block: MapsBlock, width: float | None) -> Any:
+    """The lines of one head between the tokens: from the token that takes, left, to those that it takes from."""
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba
+
+    run, names = data.runs[0], [str(channel["name"]) for channel in block.channels]
+    name = data.start.scope if data.start.scope in names else names[0]
+    numbers = block.values[name][data.text.layers.index(data.start.layer)].detach().cpu().double()
+    cells = numbers.where(data.text.reachable(), 0.0).nan_to_num(0.0).numpy()
+    order = np.argsort(-np.abs(cells), axis=None)[:MOST_HEAD_LINES]
+    ends = [divmod(int(cell), cells.shape[1]) for cell in order]
+    limit = float(np.abs(cells).max()) or 1.0
+    n, wide = len(run.tokens), _inches(width, COLUMN)
+    figure, place = axes(width=wide, height=min(8.0, 0.3 + max(1.2, 0.14 * n)))
+    inks = [to_rgba(LOSS if cells[end] < 0 else INK, float(abs(cells[end])) / limit) for end in ends]
+    lines = [((0, data.text.queries[row]), (1, column)) for row, column in ends]
+    place.add_collection(LineCollection(lines, colors=inks, linewidths=[0.5 + 2 * ink[3] for ink in inks]))
+    place.set(xlim=(-0.02, 1.02), ylim=(n - 0.5, -0.5))
+    every = max(1, math.ceil(n / (72 * figure.get_figheight() / LABEL_STEP)))
+    for at in range(0, n, every):
+        for x, side in ((-0.04, "right"), (1.04, "left")):
+            place.text(x, at, _cut(run.tokens[at]), ha=side, va="center", fontsize=6.5, parse_math=False)
+    place.set_axis_off()
+    layer = f"Layer {data.start.layer}, {name}" if data.layered else name
+    said = f"{data.model}. The token on the left takes from the token on the right; darkest {limit:.3g}"
+    return _framed(figure, f"{layer}: {block.labels['title']}", f"{said} ({block.labels['unit']}).")
 
 
 @strict
@@ -223,6 +336,8 @@ def heat_map(
     column: str = "head",
     unit: str = "",
     signed: bool | None = None,
+    width: float | None = None,
+    caption: str = "",
 ) -> Any:
     """A table of numbers as a Matplotlib figure: colours that end at the 99th percentile of sizes, grey where there is no number.
 
@@ -236,6 +351,8 @@ def heat_map(
         column: What a column is.
         unit: What the numbers are.
         signed: Whether colours have two ends, with white at 0; None means if a number is negative.
+        width: Inches; None means one column of a paper.
+        caption: Below the figure.
 
     Raises:
         InputError: if the values have not two axes, or there is not one label per row and column.
@@ -248,14 +365,17 @@ def heat_map(
             f"{table.shape[1]}: expected one label for each."
         )
     cells = table.to_numpy(dtype=float)
-    figure, place = axes(width=1.5 * COLUMN, height=3.6)
-    _heat(figure, place, cells, bool((cells < 0).any()) if signed is None else signed, _limit(cells), unit)
+    wide, high = _inches(width, COLUMN), min(2.6, max(0.6, 0.11 * len(cells)))
+    names = [*map(str, labels[1])]
+    turned = max(map(len, names)) > 2
+    figure, place = axes(width=wide, height=high + 0.75 + turned * _room(names))
+    image = _image(place, cells, bool((cells < 0).any()) if signed is None else signed, _limit(cells))
+    _scale(figure, image, cells, {"ax": [place]}, False, unit)
     place.set_ylabel(row)
     place.set_xlabel(column)
-    _label(place.set_xticks, [*map(str, labels[1])], MOST_COLUMNS, rotation=90)
-    _label(place.set_yticks, [*map(str, labels[0])], MOST_ROWS)
-    figure.suptitle("\n".join(fill(_title(line), 80) for line in title.splitlines()), fontsize=8)
-    return figure
+    _label(place.set_xticks, names, wide - 0.5, rotation=90 if turned else 0)
+    _label(place.set_yticks, [*map(str, labels[0])], high)
+    return _framed(figure, title, caption)
 
 
 @strict
@@ -266,6 +386,8 @@ def scatter(
     names: tuple[str, str] = ("first", "second"),
     labels: Sequence[str] = (),
     title: str = "",
+    width: float | None = None,
+    caption: str = "",
 ) -> Any:
     """Two numbers per thing as a Matplotlib figure, with the line of equal numbers and Pearson's r.
 
@@ -275,6 +397,8 @@ def scatter(
         names: What the two are.
         labels: A name per thing; the `MOST_NAMED` that are largest in either are written.
         title: Above the figure; r and the number of things follow.
+        width: Inches; None means one column of a paper.
+        caption: Below the figure.
 
     Raises:
         InputError: if the two differ in shape, or have no number in common.
@@ -285,7 +409,8 @@ def scatter(
             f"scatter of {one.shape} and {two.shape} numbers: expected two of one shape, with finite numbers."
         )
     x, y = one[known], two[known]
-    figure, place = axes(width=COLUMN, height=COLUMN)
+    wide = _inches(width, COLUMN)
+    figure, place = axes(width=wide, height=min(0.8 * wide, COLUMN))
     place.axline((0, 0), slope=1, color="0.7", linewidth=0.8, zorder=0)
     place.scatter(x, y, s=8, color=COLOURS[0], alpha=0.6, linewidths=0)
     named = np.array(labels, dtype=object)[known.flatten()] if len(labels) else []
@@ -295,8 +420,7 @@ def scatter(
     r = f"r = {np.corrcoef(x, y)[0, 1]:.3f}, " if varies else ""
     place.set_xlabel(names[0])
     place.set_ylabel(names[1])
-    figure.suptitle(f"{fill(_title(title), 48)}\n{r}{len(x)} numbers".strip(), fontsize=8)
-    return figure
+    return _framed(figure, f"{title}\n{r}{len(x)} numbers".strip(), caption)
 
 
 def _apart(
@@ -312,7 +436,16 @@ def _apart(
 
 
 @strict
-def lines(values: Mapping[str, Any], *, title: str = "", xlabel: str = "layer", ylabel: str = "", x: Any = None) -> Any:
+def lines(
+    values: Mapping[str, Any],
+    *,
+    title: str = "",
+    xlabel: str = "layer",
+    ylabel: str = "",
+    x: Any = None,
+    width: float | None = None,
+    caption: str = "",
+) -> Any:
     """Lines by layer as a Matplotlib figure.
 
     Args:
@@ -321,6 +454,8 @@ def lines(values: Mapping[str, Any], *, title: str = "", xlabel: str = "layer", 
         xlabel: What lies along the lines.
         ylabel: What the numbers are.
         x: Labels along the lines; None means numbers from 0.
+        width: Inches; None means one column of a paper.
+        caption: Below the figure.
 
     Raises:
         InputError: if there is no line, or lines have more than one axis or no number.
@@ -328,11 +463,24 @@ def lines(values: Mapping[str, Any], *, title: str = "", xlabel: str = "layer", 
     drawn = {name: _numbers(line, 1) for name, line in values.items()}
     if not drawn:
         raise InputError("lines: expected one line or more by name, each a number per layer.")
-    figure = layer_lines(drawn, ylabel=ylabel, xlabel=xlabel)
+    wide = _inches(width, COLUMN)
+    figure = layer_lines(drawn, ylabel=ylabel, xlabel=xlabel, width=wide)
+    for legend in figure.legends:  # which lies where the title is
+        legend.remove()
+    if len(drawn) > 1:
+        around = {
+            "loc": 8,
+            "bbox_to_anchor": (0.5, 1.0),
+            "ncols": max(1, min(len(drawn), int(1.2 * wide))),
+        }
+        figure.axes[0].legend(**around, fontsize=6.5, frameon=False, handlelength=1.4, columnspacing=1)
+        figure.set_figheight(figure.get_figheight() + 0.15)
     if x is not None:
-        _label(figure.axes[0].set_xticks, [*map(str, x)], MOST_COLUMNS)
-    figure.axes[0].set_title("\n".join(fill(_title(line), 48) for line in title.splitlines()), fontsize=8)
-    return figure
+        names = [*map(str, x)]
+        turned = 4.5 * max(map(len, names)) > 72 * (wide - 0.5) / len(names)
+        _label(figure.axes[0].set_xticks, names, wide - 0.5, rotation=90 if turned else 0)
+        figure.set_figheight(figure.get_figheight() + turned * _room(names))
+    return _framed(figure, title, caption)
 
 
 def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."]:
@@ -351,46 +499,93 @@ def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."
     return found
 
 
-def _overview_figure(data: PageData) -> Any:
-    """A target through all layers: tokens' streams as bands as wide as their shares, heads that carry across as arcs, heads by layer."""
-    from matplotlib.patches import Rectangle
-
-    run = data.runs[0]
-    block = next(b.json for b in run.blocks.values() if isinstance(b, DataBlock) and b.json["kind"] == "logit")
+def _overview_figure(data: PageData, width: float | None) -> Any:
+    """All layers: tokens' streams as wide as their shares, heads that carry across as arcs, heads; or what a token takes."""
+    run = data.runs[data.start.run]
+    blocks = (b.json for b in run.blocks.values() if isinstance(b, DataBlock) and b.json["kind"] == "logit")
+    block: Mapping[str, Any] | None = next(blocks, None)
+    if block is None:
+        return _taken_figure(data, width)
     streams = np.array(block["residual"])
     limit = float(np.abs(streams).max()) or 1.0
     heads = None if block["heads"] is None else np.array(block["heads"])
     panels: dict[str, Any] = {"columns": 2, "width_ratios": (3, 1)} if heads is not None else {}
-    figure, grid = axes(width=2 * COLUMN, height=4.2, squeeze=False, **panels)
+    wide, high = _inches(width, 2 * COLUMN), min(4.0, max(1.6, 0.085 * len(streams)))
+    figure, grid = axes(width=wide, height=high + 0.4 + _room(run.tokens), squeeze=False, sharey=True, **panels)
     place = grid[0][0]
-    for row, column in np.argwhere(streams != 0):
-        share, wide = streams[row, column], 0.9 * abs(streams[row, column]) / limit
-        look: dict[str, Any] = {
-            "color": LOSS if share < 0 else GAIN,
-            "alpha": min(1.0, 0.25 + 0.75 * abs(share) / limit),
-        }
-        place.add_patch(Rectangle((column - wide / 2, row - 0.5), wide, 1, linewidth=0, **look))
-    _draw_arcs(place, block["edges"], limit)
-    place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
-    _label(place.set_xticks, run.tokens, MOST_COLUMNS, rotation=90)
-    _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], MOST_ROWS)
-    place.set_title("what flows through each token", fontsize=8)
+    inks = np.where(streams < 0, LOSS, GAIN)
+    _draw_bands(place, np.abs(streams) / limit, inks, 0.25 + 0.75 * np.abs(streams) / limit)
+    _draw_arcs(place, block["edges"], limit, NAME_ROWS * len(streams))
+    _label(place.set_xticks, run.tokens, wide * (0.68 if heads is not None else 0.9), rotation=90)
+    _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], high)
+    place.set_title("share that flows through each token", fontsize=7)
     if heads is not None:
-        _heat(figure, grid[0][1], heads, True, _limit(heads))
-        grid[0][1].set(xlabel="head")
-        grid[0][1].set_title("heads", fontsize=8)
+        limit_of_heads = _limit(heads)
+        _scale(figure, _image(grid[0][1], heads, True, limit_of_heads), heads, {"ax": [grid[0][1]]}, False, ticks=2)
+        _label(grid[0][1].set_xticks, [*map(str, range(heads.shape[1]))], wide * 0.2)
+        grid[0][1].set_title("heads write", fontsize=7)
+        grid[0][1].tick_params(labelleft=False)
+    place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
     unit = f" {block['unit']}" if block["unit"] else ""
-    figure.suptitle(_title(f"{block['question']} {significant(block['value'])}{unit}, {data.model}"), fontsize=9)
-    return figure
+    said = f"{data.model}. Bands: the tokens' streams; their width and colour are the share of the answer, at most "
+    said += f"{significant(limit)}{unit}. Arcs: heads that carry from token to token. {SIGNS}"
+    return _framed(figure, f"{block['question']} {significant(block['value'])}{unit}", said)
 
 
-def _draw_arcs(place: Any, edges: Mapping[str, Sequence[tuple[int, int, float]]], limit: float) -> None:
-    """The largest of what heads carry to another token, from the key's stream to the query's; the first have names."""
+def _taken_figure(data: PageData, width: float | None) -> Any:
+    """What the token that the page opens at takes from each other at every layer: kept, added and taken away by the step."""
+    start, other = data.start, data.runs[data.start.ref_run]
+    run, row = data.runs[start.run], data.text.queries.index(start.to)
+    block, against = (next(b for b in r.blocks.values() if isinstance(b, MapsBlock)) for r in (run, other))
+    shared = block.labels["cells"] == "others" and len(run.tokens) > 1
+    percent, signed = shared or bool(block.labels["shares"]), block.labels["signed"]
+
+    def through(of: MapsBlock, channel: str) -> Cells:
+        rows = [_cells(data, of, channel, shared, layer)[row] for layer in data.text.layers]
+        return np.nan_to_num(np.stack(rows))
+
+    step = next(c["before"] for c in block.channels if c["name"] == start.scope)
+    before_of = start.scope if start.run != start.ref_run else step
+    after = through(block, start.scope)
+    before = after if before_of is None or signed else through(against, before_of)
+    limit = float(max(np.abs(after).max(), np.abs(before).max())) or 1.0
+    wide, high = _inches(width, 2 * COLUMN), min(4.0, max(1.6, 0.085 * len(after)))
+    figure, place = axes(width=wide, height=high + 0.4 + _room(run.tokens))
+    kept = np.minimum(after, before) if not signed else after
+    _draw_bands(place, np.maximum(after, before) / limit, np.where(after < before, LOSS, GAIN), np.ones(after.shape))
+    inks = np.where(kept < 0, LOSS, GAIN) if signed else np.full(kept.shape, INK)
+    _draw_bands(place, np.abs(kept) / limit, inks, 0.25 + 0.75 * np.abs(kept) / limit, paper=True)
+    _label(place.set_xticks, run.tokens, wide * 0.9, rotation=90)
+    _label(place.set_yticks, [*map(str, data.text.layers)], high)
+    place.set(xlim=(-0.6, after.shape[1] - 0.4), ylim=(len(after) - 0.5, -0.5), ylabel="layer")
+    ends = f"{limit:.0%}" if percent else significant(limit)
+    compared = "" if before is after else f" Orange: more than before ({before_of}); violet: less."
+    said = f"{data.model}. Bands: what “{run.tokens[start.to]}” takes from each token, {start.scope}; widest {ends}.{compared}"
+    return _framed(figure, f"What “{run.tokens[start.to]}” takes from the others", said)
+
+
+def _draw_bands(
+    place: Any, widths: Float64[np.ndarray, "row column"], inks: Any, strength: Any, paper: bool = False
+) -> None:
+    """A band per row and column, as wide as its number on a scale that ends at 1; on `paper` what lies below does not shine through."""
+    from matplotlib.patches import Rectangle
+
+    for row, column in np.argwhere(widths != 0):
+        band = 0.9 * widths[row, column]
+        look: dict[str, Any] = {"color": inks[row, column], "alpha": min(1.0, strength[row, column]), "linewidth": 0}
+        if paper:
+            place.add_patch(Rectangle((column - band / 2, row - 0.5), band, 1, color="white", linewidth=0))
+        place.add_patch(Rectangle((column - band / 2, row - 0.5), band, 1, **look))
+
+
+def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]], limit: float, apart: float) -> None:
+    """The largest of what heads carry to another token, from the key's stream to the query's; the first have names, layers apart."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
     parts = ((*map(int, at.split(",")), *edge) for at, held in edges.items() for edge in held)
     carried = sorted((e for e in parts if e[2] != e[3] and abs(e[4]) >= LEAST_ARC * limit), key=lambda e: -abs(e[4]))
+    named: list[tuple[float, float]] = []
     for number, (layer, head, query, key, share) in enumerate(carried[:MOST_ARCS]):
         ink, low = LOSS if share < 0 else GAIN, layer + 1 + min(6.0, 0.5 * abs(query - key))
         path = Path(
@@ -398,51 +593,48 @@ def _draw_arcs(place: Any, edges: Mapping[str, Sequence[tuple[int, int, float]]]
         )
         place.add_patch(PathPatch(path, fill=False, edgecolor=ink, linewidth=0.5 + 3 * abs(share) / limit, alpha=0.8))
         if number < NAMED_ARCS:
-            name = f"L{layer}H{head} {significant(share)}"
-            place.text(
-                (key + query) / 2,
-                (layer + low) / 2 + 0.5,
-                name,
-                color=ink,
-                fontsize=6.5,
-                ha="center",
-                va="top",
-                bbox=NAME_BOX,
-            )
+            middle, down = (key + query) / 2, (layer + low) / 2 + 0.5
+            while down > apart and any(abs(middle - x) < 6 and abs(down - y) < apart for x, y in named):
+                down -= apart
+            named.append((middle, down))
+            look = {"color": ink, "fontsize": 6.5, "ha": "center", "va": "top", "bbox": NAME_BOX}
+            place.text(middle, down, f"L{layer}H{head} {significant(share)}", **look)
 
 
-def _numbers_figure(data: NumbersBlock, tokens: Sequence[str]) -> Any:
+def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> Any:
     """The first map of numbers; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
-    heading = fill(_title(data.heading), 80)
     if not data.maps and not data.rows:
-        figure, place = axes(width=1.5 * COLUMN, height=3.6)
-        figure.suptitle(_title(heading), fontsize=8)
-        entries = data.tables[0]["entries"][:MOST_ROWS] if data.tables else []
-        place.barh(
-            range(len(entries)), [share for _, share in entries], color=[LOSS if s < 0 else GAIN for _, s in entries]
-        )
-        _label(place.set_yticks, [name for name, _ in entries], MOST_ROWS)
-        place.invert_yaxis()
-        place.set_xlabel(data.tables[0]["title"] if data.tables else "")
-        return figure
+        return _bars_figure(data, width)
+    tokens = page.runs[0].tokens
     drawn: dict[str, Any] = data.maps[0] if data.maps else {"row": "target", "column": "source", "columns": tokens}
     if not data.maps:
         drawn |= {
             "rows": [row["name"] for row in data.rows],
             "values": torch.stack([row["shares"] for row in data.rows]),
+            "note": "Each row is a token that was said, each column a token before it.",
         }
-    title = f"{data.heading}\n{data.maps[0]['title']}" if data.maps else data.heading
+    title = f"{data.heading}: {data.maps[0]['title'].lower()}" if data.maps else data.heading
     named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}
-    return heat_map(drawn["values"], **named, title=title, signed=True)
+    caption = f"{page.model}. {drawn['note']}"
+    return heat_map(drawn["values"], **named, title=title, signed=True, width=width, caption=caption)
 
 
-def _graph_figure(data: GraphPage) -> Any:
-    """Nodes by column and lane, the largest edges between them in the colours of their shares."""
+def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
+    """The largest entries of the first table."""
+    table: Mapping[str, Any] = data.tables[0] if data.tables else {"title": "", "note": "", "entries": []}
+    entries = table["entries"][:MOST_BARS]
+    figure, place = axes(width=_inches(width, COLUMN), height=0.4 + max(0.6, 0.16 * len(entries)))
+    inks = [LOSS if share < 0 else GAIN for _, share in entries]
+    place.barh(range(len(entries)), [share for _, share in entries], color=inks)
+    _label(place.set_yticks, [name for name, _ in entries], 9.0, longest=2 * LONGEST_LABEL)
+    place.invert_yaxis()
+    place.set_xlabel(table["title"])
+    return _framed(figure, data.heading, f"{data.facts}. {table['note']}")
+
+
+def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
+    """Nodes by column and lane, the largest edges between them in the colours of their shares, names of the nodes of the largest."""
     from matplotlib.collections import LineCollection
-
-    def weight(edge: PageEdge) -> float:  # its share of the first target, else its size
-        number = abs(edge.shares[0]) if edge.shares else edge.size
-        return 0.0 if math.isnan(number) else number
 
     # Nodes of one column and lane are drawn one below the other: a lane is as high as the fullest of them.
     seen: Counter[tuple[int, int]] = Counter()
@@ -450,24 +642,53 @@ def _graph_figure(data: GraphPage) -> Any:
     for node in data.nodes:
         rank.append(seen[node.column, node.lane])
         seen[node.column, node.lane] += 1
-    depth = max(seen.values())
-    figure, place = axes(width=2 * COLUMN, height=min(5.0, 2.0 + 0.16 * data.lanes * depth))
-    edges = sorted(data.edges, key=weight, reverse=True)[:MOST_LINES]
+    depth, wide = max(seen.values()), _inches(width, 2 * COLUMN)
+    figure, place = axes(width=wide, height=min(4.0 if wide >= WIDE else 2.6, 1.5 + 0.11 * data.lanes * depth))
+    edges = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES]
     at = [
         (node.column, -node.lane * depth - own + seen[node.column, node.lane] / 2)
         for node, own in zip(data.nodes, rank, strict=True)
     ]
-    strength = np.array([weight(edge) for edge in edges])
+    strength = np.array([_weight(edge) for edge in edges])
     strength = strength / (strength.max(initial=0.0) or 1.0)
     inks = [LOSS if edge.shares and edge.shares[0] < 0 else GAIN if edge.shares else INK for edge in edges]
     lines = [(at[edge.source], at[edge.target]) for edge in edges]
-    widths: dict[str, Any] = {"alpha": 0.1 + 0.9 * strength, "linewidths": 0.4 + 1.6 * strength} if edges else {}
+    widths: dict[str, Any] = {"alpha": 0.1 + 0.9 * strength, "linewidths": 0.4 + 2.1 * strength} if edges else {}
     place.add_collection(LineCollection(lines, colors=inks, **widths))
-    place.scatter(*zip(*at, strict=True), s=6, color=INK, zorder=3)
-    _label(place.set_xticks, data.columns, MOST_COLUMNS, rotation=90)
+    place.scatter(*zip(*at, strict=True), s=4, color=INK, zorder=3, linewidths=0)
+    _name_nodes(place, data, edges, at)
+    _label(place.set_xticks, [column.replace("\n", " ") for column in data.columns], wide - 0.3, rotation=90)
     place.set_yticks([])
-    figure.suptitle(_title(f"{data.model}: {data.heading}"), fontsize=8)
-    return figure
+    place.spines["left"].set_visible(False)
+    of = f" of {data.targets[0].name}" if data.targets else ""
+    drawn = f"the {len(edges)} largest of {len(data.edges)} edges" if len(edges) < len(data.edges) else "all edges"
+    said = f"{model}. Lines: {drawn}; width is the share{of}. {SIGNS if data.targets else ''}"
+    return _framed(figure, data.heading, said)
+
+
+def _weight(edge: PageEdge) -> float:
+    """An edge's share of the first target, else its size."""
+    number = abs(edge.shares[0]) if edge.shares else edge.size
+    return 0.0 if math.isnan(number) else number
+
+
+def _name_nodes(
+    place: Any, data: GraphBlock, edges: Sequence[PageEdge], at: Sequence[tuple[int | float, int | float]]
+) -> None:
+    """Names beside the ends of the largest edges, as many as do not lie on each other."""
+    ends = dict.fromkeys(number for edge in edges for number in (edge.source, edge.target))
+    x, y = (np.array(axis, dtype=float) for axis in zip(*at, strict=True))
+    order = [number for number in ends if data.nodes[number].short]
+    spots = np.array(order, dtype=int)
+    last = max(x, default=0.0)
+    for spot in _apart(x[spots], y[spots], np.arange(len(spots)))[:MOST_NODE_NAMES] if order else []:
+        node, right = data.nodes[order[spot]], x[spots][spot] > 0.8 * last
+        name = " ".join(dict.fromkeys(word for word in (node.short, node.label) if word))
+        look: dict[str, Any] = {"fontsize": 6, "ha": "right" if right else "left", "va": "bottom", "parse_math": False}
+        offset = {"textcoords": "offset points", "xytext": (-1 if right else 1, 1.5)}
+        place.annotate(
+            _cut(name, 2 * LONGEST_LABEL), (x[spots][spot], y[spots][spot]), bbox=NAME_BOX, zorder=4, **look, **offset
+        )
 
 
 def _kind(predictor: str, effect: str) -> str:
@@ -478,17 +699,32 @@ def _kind(predictor: str, effect: str) -> str:
     return "map of what is edited" if predictor in (effect, change_of(effect)) else "other maps"
 
 
-def _heat(figure: Any, place: Any, cells: Cells, signed: bool, limit: float, unit: str = "") -> None:
-    """Cells in the page's colours, grey where there is no number, with their scale below."""
+def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "auto", absent: str = "#e6e9ec") -> Any:
+    """Cells in the page's colours, of a colour of its own where there is no number."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = [LOSS, "white", GAIN] if signed else ["white", INK]
-    colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad="#e6e9ec")
+    colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad=absent)
     ends = {"vmin": -limit if signed else 0, "vmax": limit}
-    image = place.imshow(cells, cmap=colour_map, interpolation="nearest", aspect="auto", **ends)
-    beyond = bool((np.abs(np.nan_to_num(cells)) > limit).any())
-    extend = "both" if beyond and signed else "max" if beyond else "neither"
-    figure.colorbar(image, ax=place, orientation="horizontal", shrink=0.8, extend=extend, label=unit)
+    return place.imshow(cells, cmap=colour_map, interpolation="nearest", aspect=aspect, **ends)
+
+
+def _scale(
+    figure: Any, image: Any, cells: Cells, where: Mapping[str, Any], percent: bool, unit: str = "", ticks: int = 4
+) -> None:
+    """The scale of an image below its axes, pointed where cells lie beyond its ends."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    low, high = image.get_clim()
+    beyond = bool((np.abs(np.nan_to_num(cells)) > high).any())
+    extend = "both" if beyond and low < 0 else "max" if beyond else "neither"
+    look: dict[str, Any] = {} if "cax" in where else {"shrink": 0.7, "aspect": 7 * figure.get_figwidth(), "pad": 0.02}
+    bar = figure.colorbar(image, **where, orientation="horizontal", extend=extend, ticks=MaxNLocator(ticks), **look)
+    if percent:
+        bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+    bar.ax.tick_params(labelsize=6, width=0.5, length=2)
+    bar.outline.set_linewidth(0.5)
+    bar.set_label(unit, fontsize=6.5)
 
 
 def _limit(cells: Cells) -> float:
@@ -498,11 +734,49 @@ def _limit(cells: Cells) -> float:
     return float(np.percentile(sizes, PERCENTILE)) or float(sizes.max())
 
 
-def _label(set_ticks: Any, labels: Sequence[str], most: int, **options: Any) -> None:
-    every = max(1, -(-len(labels) // most))
-    size = min(6.5, 300 / min(most, max(1, len(labels))))
-    cut = (label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…" for label in labels[::every])
-    set_ticks(range(0, len(labels), every), [label.replace("$", r"\$") for label in cut], fontsize=size, **options)
+def _inches(width: float | None, usual: float) -> float:
+    return usual if width is None else real_number(width, "width", above=0.0)
+
+
+def _framed(figure: Any, title: str, caption: str = "") -> Any:
+    """The figure with a title above and a caption below, in lines as long as it is wide, by which it grows; no empty space remains."""
+    wide = figure.get_figwidth()
+    head = [line for part in title.splitlines() for line in wrap(_title(part), int(TITLE_LETTERS * wide))]
+    text = caption if len(caption) <= LONGEST_CAPTION else caption[: LONGEST_CAPTION - 1] + "…"
+    foot = wrap(text, int(CAPTION_LETTERS * wide))
+    figure.set_figheight(figure.get_figheight() + TITLE_LINE * len(head) + CAPTION_LINE * len(foot))
+    figure.suptitle("\n".join(head), x=0.01, ha="left", fontsize=8)
+    if foot:
+        sign(figure, "\n".join(foot))
+    figure.canvas.draw()
+    figure.set_figheight(min(figure.get_figheight(), figure.get_tightbbox().height + 0.06))
+    return figure
+
+
+def _label(
+    set_ticks: Any,
+    labels: Sequence[str],
+    inches: float,
+    *,
+    at: Sequence[float] | None = None,
+    longest: int = LONGEST_LABEL,
+    **options: Any,
+) -> None:
+    """Labels along an axis of so many inches: every one, or where there is no room every second, third ..."""
+    step = 72 * inches / max(1, len(labels))
+    every = max(1, math.ceil(LABEL_STEP / step))
+    cut = [_cut(label, longest).replace("$", r"\$") for label in labels[::every]]
+    places = range(len(labels)) if at is None else at
+    set_ticks(places[::every], cut, fontsize=6.5, **options)
+
+
+def _room(labels: Sequence[str]) -> float:
+    """Inches below an axis for labels that are turned."""
+    return 0.06 * min(LONGEST_LABEL, max(map(len, labels)))
+
+
+def _cut(label: str, longest: int = LONGEST_LABEL) -> str:
+    return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
 def _title(text: str) -> str:

@@ -1,19 +1,20 @@
 """Graphs as pages: flow graphs with columns by depth, others with a column per layer and kind and a lane per position."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tl_ffblock._version import __version__
+from tl_ffblock.errors import InputError
 from tl_ffblock.graphs.circuit import Circuit
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.interventions.circuits import EdgeEffects
-from tl_ffblock.page import GraphPage, PageEdge, PageNode, PageTarget
-from tl_ffblock.results.tokens import visible
-from tl_ffblock.views.registry import page_of
+from tl_ffblock.page import GraphBlock, PageBlock, PageData, PageEdge, PageNode, PageTarget, PageText, graph_page
+from tl_ffblock.results.tokens import shortened, visible
+from tl_ffblock.views.registry import page_of, panel_of
 
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
@@ -78,7 +79,7 @@ KEEP = 0.3
 
 
 @page_of.register
-def _(graph: Graph, *, fold: bool = True) -> GraphPage:
+def _(graph: Graph, *, fold: bool = True) -> PageData:
     """The page of paths to a target.
 
     Args:
@@ -88,25 +89,46 @@ def _(graph: Graph, *, fold: bool = True) -> GraphPage:
     return _layered(graph, _LAYERED, fold)
 
 
+@panel_of.register(Graph)
+@panel_of.register(EdgeEstimates)
+@panel_of.register(EdgeEffects)
+@panel_of.register(Circuit)
+def _(graph: Any, maps: Any, _text: PageText, name: Callable[[str], str], _: Sequence[str]) -> dict[str, PageBlock]:
+    """The graph, of the text that the page is of."""
+    page = page_of(graph)
+    (run,) = page.runs
+    tokens = tuple(map(visible, maps.tokens))
+    if run.tokens and run.tokens != tokens:
+        raise InputError(
+            f"beside: the graph of {len(run.tokens)} tokens ({shortened(run.tokens)}), these maps are of {len(tokens)} "
+            f"({shortened(tokens)}): make both of the same text."
+        )
+    if page.model != maps.model:
+        raise InputError(
+            f"beside: the graph of {page.model}, these maps are of {maps.model}: make both of the same model."
+        )
+    return {name("graph"): run.blocks["graph"]}
+
+
 @page_of.register
-def _(graph: EdgeEstimates, *, keep: float = KEEP) -> GraphPage:
+def _(graph: EdgeEstimates, *, keep: float = KEEP) -> PageData:
     return _layered(graph.prune(keep), _ESTIMATES, fold=False)
 
 
 @page_of.register
-def _(graph: EdgeEffects) -> GraphPage:
+def _(graph: EdgeEffects) -> PageData:
     shown = graph.prune(1.0)
     return _layered(shown, _EFFECTS, fold=False, heading=f"measured edges to {shown.targets[0].name}")
 
 
 @page_of.register
-def _(graph: Circuit) -> GraphPage:
+def _(graph: Circuit) -> PageData:
     shown = graph.prune(1.0)
     return _layered(shown, _CIRCUIT, fold=False, heading=f"circuit of {len(graph):,} edges for {shown.targets[0].name}")
 
 
 @page_of.register
-def _(graph: FlowGraph) -> GraphPage:
+def _(graph: FlowGraph) -> PageData:
     depths = _depths(graph)
     stream, dependent = _stream(graph), _dependent(graph)
     titles: dict[int, str] = {}
@@ -136,7 +158,7 @@ def _(graph: FlowGraph) -> GraphPage:
     )
 
 
-def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> GraphPage:
+def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageData:
     """A page with a column per layer and kind, and a lane per position."""
     folded = _stretches(graph) if fold else {}
     last = 1 + max(node.layer or 0 for node in graph.nodes)
@@ -148,8 +170,6 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> Graph
     columns = {key: column for column, key in enumerate(sorted({*keys}))}
     titles = {(-1, 0): "tokens", (last - 1, 0): "output", (last, 0): "target"}
     lanes = len(graph.labels) if any(node.position is not None for node in graph.nodes) else 0
-    through = np.array([abs(node.shares[0]) if node.kind != PRUNED else -1.0 for node in graph.nodes])
-    heads = np.array([node.kind == "head" for node in graph.nodes])
     return _page(
         graph,
         [columns[key] for key in keys],
@@ -163,8 +183,16 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> Graph
         lanes=lanes + 1,
         certificate=f"{graph.certificate} · kept {_percent(graph.kept)} of the sizes of all edges; the others are in the cards",
         widths={"share": "size of the share (square root)"},
-        start=int(np.where(heads if heads.any() else through >= 0, through, -2.0).argmax()),
     )
+
+
+def _start(graph: Graph, shown: Sequence[int]) -> int:
+    """Which of the shown nodes a wide page opens at: the head with the largest share of the first target; -1 without a target."""
+    if not graph.targets or not shown:
+        return -1
+    heads = [graph.nodes[number].kind == "head" for number in shown]
+    sizes = [abs(graph.nodes[number].shares[0]) for number in shown]
+    return int(np.where(heads if any(heads) else True, sizes, -1.0).argmax())
 
 
 def _page(
@@ -175,7 +203,7 @@ def _page(
     always: Sequence[bool],
     folded: Mapping[int, int] | None = None,
     **texts: Any,
-) -> GraphPage:
+) -> PageData:
     """A page of the nodes and edges of a graph, in which edges through what is pruned are sums of the nodes that they touch.
 
     Args:
@@ -205,18 +233,18 @@ def _page(
         elif edge.source not in folded:
             hidden[0, edge.target] += edge.shares
             hidden[1, edge.source] += edge.shares
-    return GraphPage(
-        model=graph.model,
-        tokens=tuple(visible(label) for label in graph.labels),
+    block = GraphBlock(
         nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
         edges=tuple(edges),
         targets=tuple(
             PageTarget(target.name, target.value, "" if target.token is None else visible(target.token))
             for target in graph.targets
         ),
-        provenance={"tl_ffblock": __version__, "rules": graph.rules},
+        start=_start(graph, list(place)),
         **texts,
     )
+    tokens = tuple(visible(label) for label in graph.labels)
+    return graph_page(graph.model, block, tokens, {"tl_ffblock": __version__, "rules": graph.rules})
 
 
 def _stretches(graph: Graph) -> dict[int, int]:
@@ -258,6 +286,7 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
         read: dict[str, Any] = dict(
             ranks=node.ranks, probabilities=node.probabilities, unseen=node.unseen + int(hidden[0].any())
         )
+        read |= dict(entropy=node.entropy if says else None)
         return PageNode(**common, says=says, name=name, label=label, facts=tuple(facts + left), **read)
     token = "" if node.position is None else visible(graph.labels[node.position])
     at = f" of {token} at {node.position}" if token else ""

@@ -42,7 +42,14 @@ from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import others_of, shares, shares_of_others, unit_ranks
 from tl_ffblock.results.token_maps import ATTENTION, SHARES, AttentionScores, TokenMaps
-from tl_ffblock.results.tokens import shortened, special_positions, text_segments, told_apart, visible, word_numbers
+from tl_ffblock.results.tokens import (
+    shortened,
+    special_positions,
+    text_segments,
+    told_apart,
+    visible,
+    word_numbers,
+)
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.figures import maps_figure, still_of
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
@@ -72,15 +79,25 @@ def contribution_page(
     layer: int | None = None,
     scope: str | None = None,
     query: int | str | None = None,
-    view: View = "maps",
+    view: View | None = None,
     segments: Mapping[str, int] | None = None,
     beside: Any = (),
+    against: ContributionMaps | None = None,
 ) -> PageData:
-    """The page of one run; `ContributionMaps.to_html` says what the options are."""
+    """The page of one run, or of two; `ContributionMaps.to_html` says what the options are."""
+    view = view or first_view(maps.layers, layer)
     if view == "logit":
         warnings.warn('view="logit" is view="overview" now', DeprecationWarning, stacklevel=5)
         view = "overview"
-    return page_data({"run": maps}, layer=layer, scope=scope, query=query, view=view, segments=segments, beside=beside)
+    where: dict[str, Any] = {"layer": layer, "scope": scope, "query": query, "view": view, "segments": segments}
+    if against is None:
+        return page_data({"run": maps}, **where, beside=beside)
+    if beside != ():
+        raise InputError("beside goes with one run: leave out against, or what is beside.")
+    assert maps - against is not None  # refuses what cannot be compared
+    runs = dict(zip(run_names(maps.tokens, against.tokens, (maps.model, against.model)), (maps, against), strict=True))
+    names = tuple(runs)
+    return page_data(runs, **where, compare=(names[0], names[1]))
 
 
 @figure_of.register(ContributionMaps)
@@ -99,17 +116,21 @@ def contribution_figure(
 
 @page_of.register
 @strict
-def patched_page(maps: PatchedMaps, *, layer: int | None = None, scope: str | None = None) -> PageData:
+def patched_page(
+    maps: PatchedMaps, *, layer: int | None = None, scope: str | None = None, view: View | None = None
+) -> PageData:
     """The page of three runs, any two of them beside each other on one scale; it opens at the patched run against the corrupted one.
 
     Args:
         maps: Of the three runs.
         layer: Layer shown first; None means the last one, which every patch has reached.
         scope: Scope shown first.
+        view: "overview" of all layers or "maps" of one; None means the overview, with `layer` the maps.
     """
     runs = {"clean": maps.clean, "corrupted": maps.corrupted, "patched": maps.patched}
-    layer = maps.clean.layers[-1] if layer is None else layer
-    return page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted"))
+    asked, layer = layer, maps.clean.layers[-1] if layer is None else layer
+    view = view or first_view(maps.clean.layers, asked)
+    return page_data(runs, layer=layer, scope=scope, compare=("patched", "corrupted"), view=view)
 
 
 @page_of.register
@@ -119,7 +140,7 @@ def token_page(
     *,
     layer: int | None = None,
     channel: str | None = None,
-    view: View = "maps",
+    view: View | None = None,
     segments: Mapping[str, int] | None = None,
 ) -> PageData:
     """The page of maps of any channels; that of numbers by position shows all at once.
@@ -128,7 +149,8 @@ def token_page(
         maps: Maps, or numbers by position.
         layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
         channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
-        view: "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head).
+        view: "overview" (all layers), "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head); None
+            means the overview, with `layer` the maps, of heads without it "all".
         segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads can
             show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`) is between
             two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
@@ -137,14 +159,18 @@ def token_page(
         InputError: if layer or channel are not there, `segments` do not fit the tokens, or numbers by position are asked for one.
     """
     if not maps.by_position:
-        return token_maps_page({"run": maps}, layer=layer, channel=channel, view=view, segments=segments)
+        by_head = layer is None and channel is None and any(name.startswith("head ") for name in maps.channels)
+        opening: View = view or ("all" if by_head else first_view(maps.layers, layer, maps.layered))
+        return token_maps_page({"run": maps}, layer=layer, channel=channel, view=opening, segments=segments)
     _refuse_choices(layer=layer, channel=channel, view=None if view == "maps" else view, segments=segments)
     return position_page({"run": maps}, told_apart(maps.tokens))
 
 
 @page_of.register
 @strict
-def average_page(average: AverageMaps, *, layer: int | None = None, channel: str | None = None) -> PageData:
+def average_page(
+    average: AverageMaps, *, layer: int | None = None, channel: str | None = None, view: View | None = None
+) -> PageData:
     """The page of the mean and of both ends of its interval, any two beside each other.
 
     That of numbers by position is a map of all layers and channels by position, each cell with its interval.
@@ -153,17 +179,20 @@ def average_page(average: AverageMaps, *, layer: int | None = None, channel: str
         average: The mean.
         layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
         channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+        view: "overview" of all layers or "maps" of one; None means the overview, with `layer` the maps.
 
     Raises:
         InputError: if layer or channel are not there, or of numbers by position are asked for.
     """
     runs, labels, interval = _ends(average), average.page_labels(), "95 % interval (bootstrap over prompts)"
     if average.by_position:
-        _refuse_choices(layer=layer, channel=channel)
+        _refuse_choices(layer=layer, channel=channel, view=view)
         return position_page(runs, labels, f"Mean of {len(average.values)} prompts, with each cell's {interval}.")
     named = not all(name.isdecimal() for name in average.keys)
+    names, tokens = (average.keys, average.labels) if named else (labels, ())
     shown, further = (runs, None) if average.shares is None else (_ends(average.as_shares()), runs)
-    data = token_maps_page(shown, further, layer=layer, channel=channel, labels=labels, named=named)
+    view = view or first_view(average.layers, layer, average.layered)
+    data = token_maps_page(shown, further, layer=layer, channel=channel, labels=names, details=tokens, view=view)
     statement = f"Mean of {len(average.values)} prompts; low and high are the ends of each cell's {interval}."
     return replace(data, statement=statement)
 
@@ -249,7 +278,7 @@ def token_maps_page(
     view: View = "maps",
     segments: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
-    named: bool = False,
+    details: Sequence[str] = (),
     beside: Any = (),
 ) -> PageData:
     """The page of any token maps of the same positions, one run or several.
@@ -262,7 +291,7 @@ def token_maps_page(
         view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a panel beside.
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
         labels: What is at each position; None means the tokens.
-        named: Whether these are names of positions, which then have no numbers.
+        details: Where these are names of positions, which then have no numbers: the tokens that stand there.
         beside: As of `page_data`.
 
     Raises:
@@ -275,7 +304,7 @@ def token_maps_page(
     to, from_ = _largest_cell(maps[name, number], maps)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
     shown = tuple(visible(token) for token in labels or maps.tokens)
-    text = replace(_page_text(maps, segments), named=named)
+    text = replace(_page_text(maps, segments), named=bool(details), details=tuple(map(visible, details)))
     blocks = {
         run: {m.kind: token_maps_block(m) for m in (m, *([further[run]] if further else []))} for run, m in runs.items()
     }
@@ -323,6 +352,18 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
         ),
     )
     return numbers_page(first.model, block, statement=statement)
+
+
+def run_names(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
+    """Names of two runs that are compared, with what tells them apart: the first token that differs, else their models."""
+    pairs = [*zip(first, second, strict=True), models]
+    one, two = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    return (f"A: {visible(one)}", f"B: {visible(two)}") if one or two else ("A", "B")
+
+
+def first_view(layers: Sequence[int], asked: int | None, layered: bool = True) -> View:
+    """The view that a page of maps opens in: all layers at once, where there are several and none is asked for."""
+    return "overview" if asked is None and layered and len(layers) > 1 else "maps"
 
 
 def steps_of(maps: ContributionMaps) -> Steps:
@@ -518,8 +559,9 @@ def _scores_panel(
         "key": scores.key,
         "score": values[..., cells],
         "weight": scores.pattern[..., cells],
+        "value": scores.value_norms,
     }
-    packed = {n: {head: pack(t[:, at]) for at, head in enumerate(names)} for n, t in tables.items()}
+    packed = {n: {head: pack(t[:, at]) for at, head in enumerate(names)} for n, t in tables.items() if t is not None}
     json = {"kind": "scores", "layers": scores.layers, "heads": names, "scale": scores.scale, "error": scores.error}
     sent = {n: {head: table.payload for head, table in heads.items()} for n, heads in packed.items()}
     precision = max(table.precision for heads in packed.values() for table in heads.values())
@@ -606,7 +648,7 @@ def _step_changes(maps: ContributionMaps, steps: Steps) -> tuple[Changes, Change
 
 
 def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[dict[str, Any]]:
-    """The change by each step, and the change since the attention block: what is left of it after every further step."""
+    """The change by each step, and the change since the attention block: its remainder after every further step."""
     words = "change of the ranking of token pairs"
     columns = [
         _column(scope, before, step.component, f"{words} by {step.shows} ({before} → {scope})")
@@ -744,6 +786,8 @@ def _largest_cell(
     sizes[torch.arange(len(queries)), queries] = 0.0
     if maps.causal:  # Early rows have few cells and so large shares.
         sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
+    else:  # So have those of named positions before which there are few others.
+        sizes *= (~cells.detach().cpu().isnan()).sum(dim=-1, keepdim=True).double().sqrt()
     special = special_positions(maps.tokens)
     words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(maps.tokens)]
     weights = torch.tensor([1.0 if word else 1e-3 for word in words], dtype=torch.float64)
@@ -756,8 +800,15 @@ def _largest_cell(
 def _opening(
     usual: tuple[int, int, int], beside: Any, maps: ContributionMaps | TokenMaps, view: View
 ) -> tuple[int, int, int]:
-    """Layer, query and key that a page opens at: of an overview the most that a head carries to another token, where the maps have it."""
+    """Layer, query and key that a page opens at: of an overview the most that a head carries to another token, where the maps have it.
+
+    Of memories it is where the first is most active.
+    """
     panels = beside if isinstance(beside, list | tuple) else (beside,)
+    for card in panels if view == "memories" else ():
+        if isinstance(card, MemoryCard) and card.text is not None:
+            query = int(np.abs(card.text.along).argmax())
+            return (usual[0], query, query) if query in maps.queries else usual
     for result in panels if view == "overview" else ():
         if "edges" in getattr(result, "parts", {}):
             sizes = result.edges.abs().amax(dim=1)

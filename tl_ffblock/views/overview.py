@@ -59,5 +59,5 @@ def overview(
         raise InputError(f"input={brief(input)}: {len(several)} prompts; expected one text, or the token ids of one.")
     made = [] if target is None else attribute(known, input, asked, of=PARTS)
     beside = made if isinstance(made, list) else [made]
-    data = contribution_page(several[0], view="overview" if beside else "maps", beside=beside)
+    data = contribution_page(several[0], beside=beside)
     return iframe(page(data, circuitsvis=False), title=data.heading, still=still_of(data))

@@ -13,11 +13,11 @@ from functools import singledispatch
 from typing import Any
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page import AnyPage, PageBlock, PageText
+from tl_ffblock.page import PageBlock, PageData, PageText
 
 
 @singledispatch
-def page_of(result: Any, **options: Any) -> AnyPage:
+def page_of(result: Any, **options: Any) -> PageData:
     """The data of a result's page.
 
     Args:
@@ -63,5 +63,5 @@ def panel_of(
     """
     raise InputError(
         f"beside is a {type(further).__name__}: expected TokenMaps such as those of ffb.attention_maps or maps.token_maps(), an "
-        "attribution, or the card of a memory; one, or a list."
+        "attribution, patching or a sweep, a graph, or the card of a memory; one, or a list."
     )

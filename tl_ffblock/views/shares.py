@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
@@ -21,6 +22,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
+from tl_ffblock.interventions.sweeps import ContributionSweep
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.page import (
     DataBlock,
@@ -35,21 +37,21 @@ from tl_ffblock.page import (
     numbers_page,
     shares_map,
 )
-from tl_ffblock.page.data import MAP_DIGITS
+from tl_ffblock.page.data import MAP_DIGITS, SHOWN_DIGITS
 from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
-from tl_ffblock.results.tokens import special_positions, told_apart, visible, word_numbers
+from tl_ffblock.results.tokens import shortened, special_positions, told_apart, visible, word_numbers
 from tl_ffblock.signatures import refuse_options
 from tl_ffblock.views.figures import heat_map, lines, page_figure, scatter
-from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, size_track, token_maps_page
+from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
 # Of a table.
 OVERLAP = (
-    "Heads and neurons are no further summands: in one layer its heads and what goes past them, with the biases that enter "
-    "later, are the whole target again, and so are its neurons and what goes past those. Later layers read earlier ones and "
-    "neurons read heads, so shares of different layers, and of heads and neurons, overlap."
+    "Heads and neurons are another decomposition of the same total. Within a layer, heads, residual stream and later biases sum "
+    "to the target, and so do neurons, residual stream and later biases. Shares of different layers, and of heads and neurons, "
+    "overlap, because later layers read earlier ones and neurons read heads."
 )
 """What sums to what."""
 DIRECT = (
@@ -83,6 +85,10 @@ KINDS = {
     "v": "a head's values",
 }
 """Kinds of components, in a sentence."""
+# Numbers of a continuation's overviews that there is room for on a page, of up to nine bytes each.
+STREAMS = 200_000
+# The name of a target's block.
+LOGIT = "logit"
 # Layers that are named along an axis.
 MOST_LABELS = 12
 # Of a head, named where it is pointed at.
@@ -99,12 +105,28 @@ METHODS = {
 }
 # A token as targets have it.
 QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
-OF_NEURONS = "Like heads they are no further summands: they read heads, and later layers read them."
+OF_NEURONS = "Like heads they are another decomposition of the same total: they read heads, and later layers read them."
 
 
 @page_of.register
-def attribution_page(result: Attribution) -> PageData:
-    """The page of one target: the overview, with maps of what heads carry between tokens where edges were asked for, and tables."""
+def attribution_page(result: Attribution, *, against: Attribution | None = None) -> PageData:
+    """The page of one target: the overview, with maps of what heads carry between tokens where edges were asked for, and tables.
+
+    Args:
+        result: The attribution.
+        against: Another of equally many tokens and the same parts, such as of another checkpoint: the page has both, and their
+            difference.
+    """
+    if against is not None:
+        names = (*run_names(result.labels, against.labels, (result.model, against.model)), "difference")
+        pages = [attribution_page(one) for one in (result, against, result - against)]
+        kinds = tuple(pages[0].runs[0].blocks)
+        held = (dict(zip(kinds, page.runs[0].blocks.values(), strict=True)) for page in pages)
+        runs = tuple(
+            PageRun(name, page.runs[0].tokens, blocks) for name, page, blocks in zip(names, pages, held, strict=True)
+        )
+        statement = " ".join(f"{name}: {page.statement}" for name, page in zip(names, pages[:2], strict=False))
+        return replace(pages[0], runs=runs, statement=statement)
     tokens = told_apart(result.labels)
     parts = ("mlps",) if "edges" in result.parts else ("heads", "mlps")
     numbers = NumbersBlock(maps=tuple(_maps(result, tokens, parts)), tables=tuple(_tables(result, tokens)))
@@ -117,19 +139,9 @@ def attribution_page(result: Attribution) -> PageData:
         page = token_maps_page({"run": edges}, view="overview", beside=result)
         (run,) = page.runs
         return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
-    n = len(tokens)
-    text = PageText(
-        tuple(range(n)),
-        tuple(range(result.n_layers)),
-        False,
-        word_numbers(result.labels),
-        special_positions(result.labels),
-    )
-    layer, position = np.unravel_index(int(result.residual.abs().argmax()), tuple(result.residual.shape))
-    start = PageStart(min(int(layer), result.n_layers - 1), "", int(position), int(position), view="overview")
-    run = PageRun("run", tuple(map(visible, result.labels)), {"logit": _logit_block(result, ""), **blocks})
     heading = f"shares of the {result.quantity}, rules “{result.rules}”"
-    return PageData(result.model, heading, text, (run,), start, statement=statement)
+    blocks = {LOGIT: _logit_block(result, ""), **blocks}
+    return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
 
 
 @page_of.register
@@ -148,7 +160,10 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
 
 @page_of.register
 def continuation_page(result: ContinuationAttribution) -> PageData:
-    """The page of every token of a continuation: a matrix [target, source]."""
+    """The page of every token of a continuation: the overview of one that is chosen, and all as a matrix [target, source].
+
+    Tokens beyond `STREAMS` numbers have no overview, nor have those of older files.
+    """
     tokens = told_apart(result.labels)
     rows = tuple(
         _row(name, float(result.values[number]), result.shares[number], result.sums(number))
@@ -156,12 +171,58 @@ def continuation_page(result: ContinuationAttribution) -> PageData:
     )
     block = NumbersBlock(
         heading=f"{result.reading} of every token of a continuation",
-        facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} behind it",
+        facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} after it",
         rows=rows,
     )
     statement = f"Largest error of a row, over the sum of sizes: {scientific(float(result.errors.max()))}."
-    targets = tuple(range(result.n_prompt, len(tokens)))
-    return numbers_page(result.model, block, tokens, targets=targets, statement=statement)
+    if result.residual is None:
+        return numbers_page(result.model, block, tokens, statement=statement)
+    shown = min(len(rows), max(1, STREAMS // result.residual[0].numel()))
+    if shown < len(rows):
+        statement += f" Overviews are of the first {shown} tokens of {len(rows)}."
+    made: dict[str, PageBlock] = {f"{LOGIT} {result.n_prompt + row}": _continued(result, row) for row in range(shown)}
+    blocks = {**made, "numbers": block}
+    return _target_page(result.model, result.labels, result.residual[0], blocks, block.heading, statement)
+
+
+@page_of.register
+def averages_page(result: Averages) -> PageData:
+    """The overview of what flows at named positions on average, with intervals; of sums and of estimates their table."""
+    flows, heads = result.kinds.get("residual"), result.kinds.get("head")
+    if flows is None or not flows.targets or not flows.tokens:
+        return table_page(result)
+    value, stream, n = float(np.mean(flows.targets)), flows.mean, len(flows.values)
+    numbers = {
+        "value": value,
+        "sums": [
+            ("these positions at the end", float(stream[-1].sum())),
+            ("the rest", value - float(stream[-1].sum())),
+        ],
+        "entering": stream[0],
+        "residual": stream,
+        "ends": [flows.interval.low, flows.interval.high] if n > 1 else None,
+        "biases": [],
+        "heads": None if heads is None else heads.mean.sum(dim=-1),
+        "edges": {},
+        "neurons": [],
+    }
+    json = {
+        "kind": "logit",
+        "target": f"mean {flows.quantity} of {n} prompts",
+        "question": f"What makes the {flows.quantity}? Mean of {n} prompts:",
+        "unit": _unit(flows.quantity),
+        "rules": flows.rules,
+        "method": _method(flows.rules),
+        "complete": False,
+        "certificate": "Each prompt's own attribution has a certificate; a mean has none.",
+        "maps": "",
+    }
+    block = DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
+    table = table_page(result)
+    page = _target_page(
+        flows.model, tuple(flows.tokens), stream, {LOGIT: block, **table.runs[0].blocks}, table.heading, ""
+    )
+    return replace(page, text=replace(page.text, named=True, details=tuple(map(visible, flows.tokens.values()))))
 
 
 @page_of.register
@@ -188,22 +249,22 @@ def lens_page(result: LogitLens) -> PageData:
 
 
 @figure_of.register(LogitLens)
-def lens_figure(result: LogitLens, **options: Any) -> Any:
+def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any) -> Any:
     """The target by layer, or without one the entropy, at the last position that is read, with the most probable tokens.
 
     Args:
         result: The lens.
+        width: Inches; None means one column of a paper.
         **options: Those of other results' figures: of, against, by_layer.
     """
     if options:
-        return result_figure(result, **options)
+        return result_figure(result, width=width, **options)
     name, values = (
         ("entropy (nats)", result.entropy[:, -1]) if result.values is None else (result.target, result.values)
     )
     labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
-    figure = lines({name: values}, title=result.summary()[0], xlabel="row, and its most probable token", x=labels)
-    figure.axes[0].tick_params(axis="x", rotation=90)
-    return figure
+    axis = "row, and its most probable token"
+    return lines({name: values}, title=result.summary()[0], xlabel=axis, x=labels, width=width)
 
 
 @page_of.register
@@ -225,20 +286,23 @@ def knockout_page(result: AttentionKnockout) -> PageData:
 
 
 @figure_of.register(AttentionKnockout)
-def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
+def knockout_figure(result: AttentionKnockout, *, width: float | None = None, **options: Any) -> Any:
     """The change of the target by the centre of the window, a line per source, with 95 % intervals over several prompts.
 
     Args:
         result: The knockouts.
+        width: Inches; None means one column of a paper.
         **options: Those of other results' figures: of, against, by_layer.
     """
     if options:
-        return result_figure(result, **options)
+        return result_figure(result, width=width, **options)
     sources = {name: result.effect[:, number] for number, name in enumerate(result.sources)}
     every = -(-len(result.layers) // MOST_LABELS)
     labels = [str(layer) if number % every == 0 else "" for number, layer in enumerate(result.layers)]
-    title = f"{result.target}, attention knockout from {result.query_tokens.strip()!r}\n{result.model}"
-    figure = lines(sources, title=title, x=labels, xlabel="layer, centre of the window", ylabel="change of the target")
+    title = f"{result.target}, attention knockout from {result.query_tokens.strip()!r}"
+    note = "Change of the target when attention to the source is blocked in a window of layers."
+    axis = {"xlabel": "layer, centre of the window", "ylabel": "change of the target"}
+    figure = lines(sources, title=title, x=labels, width=width, caption=f"{result.model}. {note}", **axis)
     place = figure.axes[0]
     if len(result.by_prompt) > 1:
         for number, line in enumerate(place.get_lines()[: len(sources)]):
@@ -249,14 +313,17 @@ def knockout_figure(result: AttentionKnockout, **options: Any) -> Any:
 
 
 @figure_of.register(AttentionHeadScores)
-def head_scores_figure(result: AttentionHeadScores, **options: Any) -> Any:
+def head_scores_figure(result: AttentionHeadScores, *, width: float | None = None, **options: Any) -> Any:
     """Scores of all heads as a heat map.
 
     Args:
         result: The scores.
+        width: Inches; None means one column of a paper.
         **options: Those of other results' figures: of, against, by_layer.
     """
-    return result_figure(result, **options) if options else heat_map(result.values, title=result.summary()[0])
+    if options:
+        return result_figure(result, width=width, **options)
+    return heat_map(result.values, title=result.summary()[0], width=width)
 
 
 @page_of.register
@@ -281,7 +348,13 @@ def _in_words(kind: type) -> str:
 
 @figure_of.register(Result)
 def result_figure(
-    result: Result, *, of: str | None = None, against: Any = None, by_layer: bool = False, **options: Any
+    result: Result,
+    *,
+    of: str | None = None,
+    against: Any = None,
+    by_layer: bool = False,
+    width: float | None = None,
+    **options: Any,
 ) -> Any:
     """What the result's page opens with, or one of three pictures of its table.
 
@@ -291,19 +364,29 @@ def result_figure(
         against: Another result, whose numbers are along the vertical axis of a scatter plot, matched by layer, head, position.
         by_layer: Whether lines are drawn: of each kind the sum over heads and positions of every layer. That of the residual
             stream is what has accumulated before the layer.
+        width: Inches, such as 3.3 for one column of a paper and 6.8 for two; None means that of the kind of picture.
         **options: Of the page, where none of the three is given.
 
     Raises:
-        InputError: if there is no such kind, two results have no number in common, or numbers of the result are not to be summed.
+        InputError: if there is no such kind, two results have no number in common, numbers of the result are not to be summed, or
+            there are none to draw.
     """
     if of is None and against is None and not by_layer:
-        own = ("of", "against", "by_layer")
+        own = ("of", "against", "by_layer", "width")
         refuse_options(f"{type(result).__name__}.figure", page_of.dispatch(type(result)), options, own)
-        return page_figure(page_of(result, **options))
+        data = page_of(result, **options)
+        numbers = data.runs[0].blocks.get("numbers")
+        if isinstance(numbers, NumbersBlock) and data.start.view == "numbers":
+            drawn = numbers.maps or numbers.rows or (numbers.tables and numbers.tables[0]["entries"])
+        else:
+            drawn = True
+        if not drawn:
+            raise InputError(f"{type(result).__name__}.figure: its table has no values to draw; draw to_dataframe().")
+        return page_figure(data, width)
     refuse_options(f"{type(result).__name__}.figure", result_figure, options)
     heading = result.summary()[0]
     if against is not None:
-        return _scatter(result, against, of, heading)
+        return _scatter(result, against, of, heading, width)
     grids = {grid["title"]: grid for grid in _grids(result)}
     if of is not None and of not in grids:
         raise InputError(
@@ -313,31 +396,32 @@ def result_figure(
         if not isinstance(result, SUMMED) or any(grid["row"] != "layer" for grid in grids.values()) or not grids:
             raise InputError(f"by_layer: numbers of a {type(result).__name__} are not summed over heads and positions.")
         shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if of in (None, name)}
-        return lines(shown, title=f"{heading}\nsums over heads and positions")
-    grid = {name: grids[of][name] for name in ("rows", "columns", "row", "column")}
-    return heat_map(grids[of]["values"], **grid, title=f"{heading}\n{of}", signed=True)
+        return lines(shown, title=f"{heading}\nsums over heads and positions", width=width)
+    grid, note = {name: grids[of][name] for name in ("rows", "columns", "row", "column")}, grids[of]["note"]
+    return heat_map(grids[of]["values"], **grid, title=f"{heading}: {of}", signed=True, width=width, caption=note)
 
 
 @figure_of.register(PatchingComparison)
-def comparison_figure(result: PatchingComparison, **options: Any) -> Any:
+def comparison_figure(result: PatchingComparison, *, width: float | None = None, **options: Any) -> Any:
     """Estimates and measured changes as a scatter plot, with the line of equal numbers.
 
     Args:
         result: The comparison.
+        width: Inches; None means one column of a paper.
         **options: Those of other results' figures: of, against, by_layer.
     """
     if options:
-        return result_figure(result, **options)
+        return result_figure(result, width=width, **options)
     table = result.to_dataframe()
     names = [
         _component({name: row[name] for name in ("kind", "layer", "head", "position") if row[name] != NONE})
         for row in table.to_dict("records")
     ]
     ends = ("estimated", "measured")
-    return scatter(result.estimates, result.measured, names=ends, labels=names, title=result.summary()[0])
+    return scatter(result.estimates, result.measured, names=ends, labels=names, title=result.summary()[0], width=width)
 
 
-def _scatter(first: Result, second: Any, of: str | None, heading: str) -> Any:
+def _scatter(first: Result, second: Any, of: str | None, heading: str, width: float | None) -> Any:
     """Numbers of two results at the same components."""
     if not isinstance(second, Result):
         raise InputError(f"against is a {type(second).__name__}: expected a result of the same components.")
@@ -356,7 +440,9 @@ def _scatter(first: Result, second: Any, of: str | None, heading: str) -> Any:
     names = [_component({name: row[name] for name in common}) for row in both.to_dict("records")]
     kinds = type(first).__name__, type(second).__name__
     sides = kinds if kinds[0] != kinds[1] else (f"first {kinds[0]}", f"second {kinds[1]}")
-    return scatter(both["first"].to_numpy(), both["second"].to_numpy(), names=sides, labels=names, title=heading)
+    return scatter(
+        both["first"].to_numpy(), both["second"].to_numpy(), names=sides, labels=names, title=heading, width=width
+    )
 
 
 @panel_of.register
@@ -372,6 +458,58 @@ def logit_panel(
         {f"{own} maps": _signed(result, text, first)} if any(part.startswith("maps.") for part in result.parts) else {}
     )
     return {own: _logit_block(result, next(iter(signed), "")), **signed}
+
+
+@panel_of.register
+def effects_panel(
+    result: ActivationPatching | PatchingEstimates | ContributionSweep,
+    maps: Any,
+    text: PageText,
+    name: Callable[[str], str],
+    first: Sequence[str],
+) -> dict[str, PageBlock]:
+    """What a target changes by where a component, or a contribution, is replaced or removed: beside what each contributes."""
+    labels = result.tokens[0] if isinstance(result, ContributionSweep) else result.labels
+    alone = not isinstance(result, ContributionSweep) or len(result.tokens) == 1
+    same = len(labels) == len(maps.tokens) and all(
+        label == token or label.startswith(f"{token}→") for label, token in zip(labels, maps.tokens, strict=True)
+    )
+    if not (alone and same):
+        raise InputError(
+            f"beside: the {_in_words(type(result)).lower()} is of {'' if alone else 'several prompts, the first of '}{len(labels)} "
+            f"tokens ({shortened(labels)}), these maps are of {len(maps.tokens)} ({shortened(maps.tokens)}): make both of the same text."
+        )
+    held: dict[str, Any] = {}
+    if isinstance(result, ContributionSweep):
+        axes = [[*axis] for axis in (result.layers, result.heads or (NONE,), result.queries, result.keys)]
+        held["cell"] = {"axes": axes, "values": result.by_prompt[0] - result.baselines[0]}
+        short, target = "if removed", result.metric
+    else:
+        refuse_other_run("patching is", maps.tokens, {"model": result.model, "fingerprint": result.fingerprint}, maps)
+        held = _of_components(result)
+        estimated = isinstance(result, PatchingEstimates)
+        removed = isinstance(result, ActivationPatching) and result.replacement != "run"
+        short = "if removed" if removed else "if replaced, estimated" if estimated else "if replaced"
+        target = result.target if isinstance(result, PatchingEstimates) else result.targets[0]
+    shown = rounded({kind: table["values"] for kind, table in held.items()}, SHOWN_DIGITS)
+    tables = {kind: table | {"values": shown[kind]} for kind, table in held.items()}
+    json = {"kind": "effects", "short": short, "target": target, "tables": tables}
+    return {name("effects"): DataBlock(json, 0.5 * 10.0 ** (1 - SHOWN_DIGITS))}
+
+
+def _of_components(result: ActivationPatching | PatchingEstimates) -> dict[str, Any]:
+    """By kind of component: the numbers of each axis, and changes of the target."""
+    several = isinstance(result, ActivationPatching) and len(result.targets) > 1
+    held: dict[str, Any] = {}
+    for kind in ("residual", "head", "mlp"):
+        if kind in result.values:
+            values = result.values[kind][0] if several else result.values[kind]
+            layers = result.layers[kind] if isinstance(result, ActivationPatching) else range(len(values))
+            heads = [range(values.shape[1])] if kind == "head" else []
+            places = result.positions if isinstance(result, ActivationPatching) else range(len(result.labels))
+            at = [places] if values.ndim > 1 + len(heads) else []
+            held[kind] = {"axes": [[*axis] for axis in (layers, *heads, *at)], "values": values}
+    return held
 
 
 def _logit_block(result: Attribution, maps: str) -> DataBlock:
@@ -392,16 +530,68 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
         "kind": "logit",
         "target": result.target,
         "question": _question(result),
-        "unit": "logits" if result.quantity.startswith("logit") else "",
+        "unit": _unit(result.quantity),
         "rules": result.rules,
-        "method": METHODS.get(
-            result.rules, f"attribution by one backward pass under rules of the caller's own, {result.rules!r}"
-        ),
+        "method": _method(result.rules),
         "complete": result.rules in ("path", "direct"),
         "certificate": _certificate(result),
         "maps": maps,
     }
     return DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
+
+
+def _continued(result: ContinuationAttribution, row: int) -> DataBlock:
+    """One token of a continuation for the overview."""
+    assert result.residual is not None and result.constants is not None and result.heads is not None
+    token, position = result.targets[row], result.n_prompt + row
+    linear = result.reading == "logit"
+    numbers = {
+        "value": float(result.values[row]),
+        "sums": [*result.sums(row).items()],
+        "entering": result.shares[row],
+        "residual": result.residual[row],
+        "biases": [
+            (f"entering at layer {layer}", layer, share)
+            for layer, share in enumerate(result.constants[row].tolist(), -1)
+            if share
+        ],
+        "heads": result.heads[row],
+        "edges": {},
+        "neurons": [],
+    }
+    json = {
+        "kind": "logit",
+        "target": f"{result.reading} {token!r}",
+        "question": f"Why “{visible(token)}”?",
+        "unit": "logits" if linear else "nats",
+        "rules": result.rules,
+        "method": _method(result.rules),
+        "complete": result.rules == "path",
+        "certificate": _sums_up(float(result.errors[row]), linear)
+        if result.rules == "path"
+        else f"Rules {result.rules}.",
+        "maps": "",
+        "position": position,
+    }
+    return DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
+
+
+def _target_page(
+    model: str,
+    labels: tuple[str, ...],
+    residual: Float[Tensor, "boundary pos"],
+    blocks: Mapping[str, PageBlock],
+    heading: str,
+    statement: str,
+) -> PageData:
+    """The overview of targets without maps; it opens where most of the first flows."""
+    n, n_layers = len(labels), len(residual) - 1
+    words, special = word_numbers(labels), special_positions(labels)
+    text = PageText(tuple(range(n)), tuple(range(n_layers)), False, words, special)
+    layer, position = np.unravel_index(int(residual.abs().argmax()), tuple(residual.shape))
+    start = PageStart(min(int(layer), n_layers - 1), "", int(position), int(position), view="overview")
+    run = PageRun("run", tuple(map(visible, labels)), blocks)
+    return PageData(model, heading, text, (run,), start, statement=statement)
 
 
 def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
@@ -436,7 +626,7 @@ def _question(result: Attribution) -> str:
     """What the page answers: why a token, and not another, where the target is a logit of single tokens."""
     words = [QUOTED.fullmatch(word) for word in result.target.removeprefix(result.quantity).strip().split(" − ")]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
-    if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference"):
+    if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference", "logit over the mean logit"):
         return f"Why {' and not '.join(asked)}?"
     return f"What makes the {result.target}?"
 
@@ -451,9 +641,23 @@ def _certificate(result: Attribution) -> str:
         return "A difference or a mean of results, which has no certificate of its own."
     if not held.complete:
         return f"Rules {result.rules}: {held.attributed_in_words()}."
-    error, of = float(held.layer_inputs.max()), "'s first-order form" if held.has_nonlinear_part else ""
-    sums = f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes"
-    return f"{sums}; {held.attributed_in_words()}." if of else f"{sums}."
+    sums = _sums_up(float(held.layer_inputs.max()), not held.has_nonlinear_part)
+    return f"{sums[:-1]}; {held.attributed_in_words()}." if held.has_nonlinear_part else sums
+
+
+def _sums_up(error: float, linear: bool) -> str:
+    """The law of complete rules and how well it holds."""
+    of = "" if linear else "'s first-order form"
+    return f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes."
+
+
+def _unit(quantity: str) -> str:
+    return "logits" if quantity.removeprefix("difference of ").startswith("logit") else ""
+
+
+def _method(rules: str) -> str:
+    """How such rules attribute, in words."""
+    return METHODS.get(rules, f"attribution by one backward pass under rules of the caller's own, {rules!r}")
 
 
 def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBlock:
@@ -576,7 +780,7 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
     Heads by position are summed over positions where sums mean something, else every head is a row.
     """
     frame, labels, value = _numbers_of(result)
-    kinds = frame.groupby("kind", sort=False) if "kind" in labels else [(value, frame)]
+    kinds = frame.groupby("kind", sort=False) if "kind" in frame else [(value, frame)]
     for kind, group in kinds:
         if value is None:
             return
@@ -593,6 +797,10 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
 
 
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str, note: str) -> dict[str, Any]:
+    texts = [
+        name for name in labels if pd.api.types.is_string_dtype(frame[name])
+    ]  # in the table's order, not the alphabet's
+    frame = frame.assign(**{name: pd.Categorical(frame[name], categories=frame[name].unique()) for name in texts})
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
     values = torch.tensor(cells.to_numpy(dtype=float))
     shown = [[str(label) for label in held] for held in (cells.index, cells.columns)]

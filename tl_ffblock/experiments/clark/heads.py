@@ -1,14 +1,17 @@
 """What heads attend to, on attention and on maps with the feed-forward included (sections 3, 4.2 and 6).
 
 - `statistics`: for every map the mean share on the previous, own and next token, the first, special tokens, those of
-  them behind the first (`separator`) and punctuation; entropy in nats, and as a share of its largest value
-  (`evenness`). Means are over queries that have such a target within reach. `behaviour` names what a map mostly does.
-- `no_op`: the share on special tokens and the first token, by kind of query.
+  them after the first (`separator`), punctuation, and the paper's punctuation (`period or comma`); entropy in nats, and as a
+  share of its largest value (`evenness`). Means are over queries that have such a target within reach. `behaviour` names what
+  a map mostly does.
+- `no_op`: the share on special tokens and the first token, and the row's entropy in nats, by kind of query; `first special` is
+  [CLS] alone (section 3.3).
 - `divergences`, `plane`: Jensen-Shannon divergence between the heads of attention, mean over queries in nats; their
   picture in a plane, with clusters (average linkage).
 - `relations` (data with gold relations): of the arcs of each relation the share that a map finds, from the dependent's
   row and from the heads' rows; of a causal model only arcs within reach. Arcs are between words, pieces pooled, special
-  tokens left out; a tie is a miss. `offsets`: the share whose head is k words behind the dependent.
+  tokens left out; a tie is a miss. `offsets`: the share whose head is k words after the dependent. With `possessives="marker"` the
+  row of a possessor is that of its marker (`'s`), as in the paper's program.
 - `best`: the best map of each kind, chosen on other documents (5 folds, mean over 20 deals of documents into folds), with
   95 % intervals (bootstrap over documents, the choice made again in each draw) and differences on the same draws: to
   attention, to the best offset, and of later scopes to the map after attention (`minus_atb`). `top_` is the best on all
@@ -66,15 +69,18 @@ from tl_ffblock.heads import (
     token_groups,
 )
 from tl_ffblock.heads.relations import ALL, DIRECTIONS, OFFSETS, Direction
+from tl_ffblock.heads.statistics import PERIOD_OR_COMMA, RELATIVE
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.token_maps import TokenMaps
 
 DRAWN = ("previous", "next", "first", "separator", "punctuation")
 """Shares of the figure over layers."""
-STATISTICS = ("previous", "own", "next", "first", "special", "separator", "punctuation", "entropy", "evenness")
+STATISTICS = (*RELATIVE, "first", "special", "separator", "punctuation", PERIOD_OR_COMMA, "entropy", "evenness")
 NO_OP = "no-op"
 """Share on special tokens and the first: where a head points that has nothing to do."""
-QUERY_KINDS = ("special", "punctuation", "first piece", "later piece")
+QUERY_KINDS = ("first special", "special", "punctuation", "first piece", "later piece")
+OF_KINDS = (NO_OP, "entropy")
+"""What is averaged by kind of query."""
 N_CLUSTERS = 8
 OFFSET = "offset"
 """The best fixed distance, which is compared with the kinds of maps."""
@@ -95,6 +101,8 @@ class HeadsOptions(Options):
     """Contributions of the whole layer, or also through each head, which takes four to ten times as long."""
     least_arcs: int = 100
     """Arcs within reach that a relation needs to stand in the tables."""
+    possessives: Literal["noun", "marker"] = "noun"
+    """Whose row shows the head of a possessor: its own, or that of the marker ('s) after it, as in the paper's program."""
 
 
 class Heads(Study):
@@ -126,7 +134,7 @@ class Heads(Study):
         places = places_by_kind(channels_of(self.facts, len(maps.channels), by_head=self.by_head))[ATTENTION]
         names = tuple(maps.channels[place] for place in places)
         attention = replace(maps, values=maps.values[:, places], channels=names)
-        arcs = arcs_of(tokenised)
+        arcs = arcs_of(tokenised, from_markers=self.options.possessives == "marker")
         document = document_number(tokenised)
         hits = relation_hits([(maps_of_words(maps, tokenised), arcs)], [document]) if arcs.name else None
         return sequence_statistics(maps, tokenised), *divergence_sums(attention), hits
@@ -140,7 +148,7 @@ class Heads(Study):
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        names = (*STATISTICS, *(f"{NO_OP}.{kind}" for kind in QUERY_KINDS))
+        names = (*STATISTICS, *(f"{name}.{kind}" for name in OF_KINDS for kind in QUERY_KINDS))
         moments = {name: self.moments(shards, name) for name in names}
         shape = moments["own"].mean.shape
         channels = channels_of(self.facts, shape[1], by_head=self.by_head)
@@ -191,24 +199,28 @@ class Heads(Study):
 
 
 def sequence_statistics(maps: TokenMaps, tokenised: TokenisedText) -> dict[str, Moments]:
-    """Moments over a sequence's queries, by name: of every statistic, and of the no-op share by kind of query."""
+    """Moments over a sequence's queries, by name: of every statistic, and of no-op share and entropy by kind of query."""
     groups = token_groups(maps.tokens, special=np.flatnonzero(tokenised.special).tolist())
     numbers = query_statistics(maps, groups | {NO_OP: groups["special"] | groups["first"]})
     samples = {name: numbers[name] for name in STATISTICS}
     for kind, queries in query_kinds(tokenised, groups).items():
-        samples[f"{NO_OP}.{kind}"] = np.where(queries, numbers[NO_OP], np.nan)
+        samples |= {f"{name}.{kind}": np.where(queries, numbers[name], np.nan) for name in OF_KINDS}
     return {name: Moments.of(np.moveaxis(rows, -1, 0)) for name, rows in samples.items()}
 
 
 def query_kinds(
     tokenised: TokenisedText, groups: Mapping[str, Bool[np.ndarray, " token"]]
 ) -> dict[str, Bool[np.ndarray, " token"]]:
-    """Kinds of queries: special tokens, punctuation, first pieces of words and later ones; each token is of one at most."""
+    """Kinds of queries: special tokens, punctuation, first pieces of words and later ones; each token is of one at most.
+
+    A special token at the beginning counts as special and alone.
+    """
     word = tokenised.word
     first_piece = np.zeros(len(word), dtype=bool)
     first_piece[np.unique(word, return_index=True)[1]] = True
     text = (word >= 0) & ~groups["special"] & ~groups["punctuation"]
     return {
+        "first special": groups["special"] & groups["first"],
         "special": groups["special"],
         "punctuation": groups["punctuation"],
         "first piece": text & first_piece,
@@ -216,14 +228,23 @@ def query_kinds(
     }
 
 
-def arcs_of(tokenised: TokenisedText) -> Arcs:
-    """The text's relations between words that have a token, by the rows of the maps of words; the root has none."""
-    rows = {word: row for row, word in enumerate(words_of(tokenised))}
-    return Arcs.of(
+def arcs_of(tokenised: TokenisedText, *, from_markers: bool = False) -> Arcs:
+    """The text's relations between words that have a token, by the rows of the maps of words; the root has none.
+
+    Args:
+        tokenised: The text.
+        from_markers: Whether possessors are read from their markers.
+    """
+    text, words = tokenised.source, words_of(tokenised)
+    rows = {word: row for row, word in enumerate(words)}
+    arcs = Arcs.of(
         (rows[arc.dependent], rows[arc.head], arc.name)
-        for arc in tokenised.source.relations
+        for arc in text.relations
         if arc.dependent in rows and arc.head in rows
     )
+    if not from_markers or text.words is None:
+        return arcs
+    return arcs.from_markers([text.text[slice(*text.words[word])] for word in words])
 
 
 def hits_as_arrays(measured: Sequence[RelationHits]) -> Arrays:
@@ -279,15 +300,12 @@ def _statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel
 
 
 def _no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
-    """The no-op share of every layer and channel by kind of query."""
-    of_kinds = {kind: moments[f"{NO_OP}.{kind}"] for kind in QUERY_KINDS}
-    rows = [
-        row
-        for kind, of in of_kinds.items()
-        for row in _rows(
-            channels, {"query": np.full_like(of.mean, kind, dtype=object), "share": of.value, "queries": of.count}
-        )
-    ]
+    """The no-op share and the entropy of every layer and channel by kind of query."""
+    rows: list[dict[str, Any]] = []
+    for kind in QUERY_KINDS:
+        share, entropy = (moments[f"{name}.{kind}"] for name in OF_KINDS)
+        columns = {"share": share.value, "entropy": entropy.value, "queries": share.count}
+        rows += _rows(channels, {"query": np.full_like(share.mean, kind, dtype=object)} | columns)
     return pd.DataFrame(rows)
 
 
@@ -328,7 +346,7 @@ def _relations_table(hits: RelationHits, channels: Sequence[Channel], least: int
 
 
 def _offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
-    """How many arcs of every relation have their head k words behind the dependent, for each k."""
+    """How many arcs of every relation have their head k words after the dependent, for each k."""
     rows = [
         {"relation": relation, "read": direction, "offset": k, "accuracy": float((hits.offset[arcs] == k).mean())}
         | {"arcs": int(arcs.sum())}

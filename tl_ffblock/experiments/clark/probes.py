@@ -1,6 +1,6 @@
 """Probes: how much of a parse is in all heads, or all maps, together (section 5).
 
-- `attachment`: unlabelled attachment of words that are no punctuation, cross-validated over documents (5 folds), with
+- `attachment`: unlabelled attachment of words that are not punctuation, cross-validated over documents (5 folds), with
   95 % intervals (bootstrap over documents) and the difference to attention by the same probe, on the same draws.
 
 Of every word a probe picks the head among all other words and the root. `probe` is "maps", one weight a map and

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, get_args
 import pandas as pd
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.files import write_atomically
+from tl_ffblock.files import regular_file, write_table
 from tl_ffblock.memories.triggers import Triggers
 from tl_ffblock.signatures import strict
 
@@ -29,7 +29,7 @@ COLUMNS = ("memory", "rank", "prefix", "next_token", "patterns")
 
 @strict
 def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> Path:
-    """Write a CSV file with a row a trigger and an empty column for patterns.
+    """Write a CSV file with one row per trigger and an empty column for patterns.
 
     Prefixes stand in quotation marks, so that no spreadsheet takes one for a formula; the trigger token is marked `*so*`.
 
@@ -51,9 +51,7 @@ def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> 
         for name in triggers.memories
         for trigger in triggers.of(name)
     ]
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    write_atomically(Path(path), table.to_csv(index=False, lineterminator="\n").encode())
-    return Path(path)
+    return write_table(path, pd.DataFrame(rows, columns=COLUMNS))
 
 
 @strict
@@ -76,11 +74,11 @@ def read_annotations(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Kind]]]:
     """Each row's memory and patterns."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
         sheet = csv.DictReader(file)
         missing = {"memory", "patterns"} - set(sheet.fieldnames or ())
         if missing:
-            raise InputError(f"{path} has no column {' or '.join(sorted(missing))}: it is no annotation sheet.")
+            raise InputError(f"{path} has no column {' or '.join(sorted(missing))}: it is not an annotation sheet.")
         rows = [(row["memory"], _patterns(row["patterns"] or "", path, sheet.line_num)) for row in sheet]
     if not rows:
         raise InputError(f"{path} has no row: there is nothing to count.")
@@ -94,7 +92,7 @@ def _patterns(noted: str, path: Path, line: int) -> dict[str, Kind]:
         name, _, kind = (part.strip() for part in piece.rpartition("="))
         known = [option for option in get_args(Kind) if option == kind]
         if not name or not known:
-            raise InputError(f"{path}, line {line}: {piece!r} is no pattern; write NAME=shallow or NAME=semantic.")
+            raise InputError(f"{path}, line {line}: {piece!r} is not a pattern; write NAME=shallow or NAME=semantic.")
         patterns[name] = known[0]
     return patterns
 

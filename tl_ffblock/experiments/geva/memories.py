@@ -9,6 +9,8 @@ part in composition. Nothing grows with the corpus but its time.
   coefficients are random numbers.
 - `agreement` (causal models): how often the token after a trigger is the top token of the memory's value: of the first
   trigger, of all, and of any; `chance`, if next tokens were dealt out to the memories of a layer at random.
+- `ranks` (causal models): where the token after the first trigger stands among all that the memory's value promotes, 1 for the top
+  token (section 4): quartiles over memories, and shares up to 1, 10 and 100.
 - `confident`: of the 100 values with the largest top probability, how many are in the upper third, and how many have a trigger
   that agrees.
 - `composition`: share of active memories, and how often none of them says the layer's top token (`zero_agreement`), by two
@@ -60,12 +62,15 @@ from tl_ffblock.memories.values import (
     agreeing,
     chance_agreement,
     outcomes,
+    value_ranks,
     zero_agreement,
 )
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.tokens import visible
 
 READINGS: tuple[Reading, ...] = get_args(Reading)
+READING_WORDS: dict[Reading, str] = {"direction": "unembedding alone", "final_norm": "model's read-out"}
+"""As figures name them."""
 SIGNS: tuple[Sign, ...] = get_args(Sign)
 RULES: tuple[ActiveRule, ...] = get_args(ActiveRule)
 RANDOM = "random"
@@ -76,6 +81,8 @@ ALIKE = 3
 """Triggers that have to end alike to be a pattern, as in the paper's annotation."""
 CONFIDENT = 100
 """Values with the largest top probability, as in the paper."""
+UP_TO = (1, 10, 100)
+"""Ranks up to which shares of memories are counted."""
 COMPOSITION = ("active", "zero_agreement", "zero_agreement_with_sum")
 REFINEMENT = ("final", "probability", *OUTCOMES)
 TRIGGER_COLUMNS = [
@@ -96,24 +103,17 @@ Names: TypeAlias = Int[np.ndarray, "cell 3"]
 """Layer, expert (-1 for none) and neuron of every sampled memory."""
 Values: TypeAlias = tuple[Int[np.ndarray, "reading cell"], Float[np.ndarray, "reading cell"]]
 """Top token of each sampled value, and its probability."""
-
-
-@dataclass(frozen=True)
-class SequenceMemories:
-    """What one sequence adds."""
-
-    number: int
-    ids: Int[np.ndarray, " token"]
-    best: Mapping[str, BestPositions]
-    """By sign, and of memories whose coefficients are random numbers ("random")."""
-    moments: Mapping[str, Moments]
-    """Of one position, [layer ...]: `composition` [layer rule 3], `refinement` [layer reading 2 + outcomes]; none without a head."""
+Measured: TypeAlias = tuple[int, Int[np.ndarray, " token"], Mapping[str, BestPositions], Mapping[str, Moments]]
+"""What one sequence adds: its number and tokens; its best positions by sign, and of memories whose coefficients are random numbers
+("random"); and of one position, [layer ...], `composition` [layer rule 3] and `refinement` [layer reading 2 + outcomes], neither
+without a head."""
 
 
 @dataclass(frozen=True)
 class KnownValues:
     """What the memories of a model write, whatever it reads."""
 
+    model: Model
     cells: Cells
     """The sampled ones, whose triggers are looked for."""
     values: Mapping[str, Values]
@@ -138,7 +138,7 @@ def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
 def known_values(model: Model, cells: Cells) -> KnownValues:
     """Read every value of a model by its unembedding, and those of the sample in both readings."""
     if not model.has_trained_head:
-        return KnownValues(cells, {}, {}, {})
+        return KnownValues(model, cells, {}, {}, {})
     of_sample: dict[str, Values] = {}
     for sign in SIGNS:
         read = [value_tokens(model, memories=cells.names, reading=reading, sign=sign, k=1) for reading in READINGS]
@@ -151,21 +151,7 @@ def known_values(model: Model, cells: Cells) -> KnownValues:
         lengths[layer] = values.norm(dim=-1)
         both = [torch.stack([logits.argmax(-1), logits.argmin(-1)]) for logits in direction.in_chunks(values)]
         sides[layer] = torch.cat(both, dim=1).to(values.device)
-    return KnownValues(cells, of_sample, sides, lengths)
-
-
-def best_of_sequence(
-    records: tuple[LayerRecord, ...], cells: Cells, positions: Int[np.ndarray, " token"], number: int
-) -> dict[str, BestPositions]:
-    """By sign the best position of every sampled memory in one sequence; none where no position may be a trigger."""
-    if not len(positions):
-        return {sign: BestPositions.none(len(cells.names), 1) for sign in SIGNS}
-    by_layer = [coefficients(record)[:, cells.numbers[cells.rows(record.layer)]].cpu().numpy() for record in records]
-    together = np.concatenate(by_layer, axis=1)[positions]
-    return {
-        sign: BestPositions.of_sequence(factor * together, positions, number, 1, "sentence")
-        for sign, factor in zip(SIGNS, (1, -1), strict=True)
-    }
+    return KnownValues(model, cells, of_sample, sides, lengths)
 
 
 @torch.no_grad()
@@ -202,20 +188,21 @@ def at_position(
 
 
 @dataclass(frozen=True)
-class TriggerShard(Kept):
+class TriggerShard(BestPositions, Kept):
     """The best positions of some sequences, with the tokens around them."""
 
-    magnitude: Float[np.ndarray, "cell rank"]
-    sequence: Int[np.ndarray, "cell rank"]
-    position: Int[np.ndarray, "cell rank"]
     context: Int[np.ndarray, "cell rank token"]
     """The last tokens of the prefix; -1 before its start."""
     following: Int[np.ndarray, "cell rank"]
     """The token after it; -1 for none."""
+    value_rank: Int[np.ndarray, "cell rank reading"]
+    """Of that token in the memory's value; -1 where it was not looked up: of all but the first of a shard, and without a head."""
 
     @classmethod
-    def of(cls, best: BestPositions, ids: Mapping[int, Int[np.ndarray, " token"]]) -> "TriggerShard":
-        """Look up the tokens of best positions."""
+    def of(
+        cls, best: BestPositions, ids: Mapping[int, Int[np.ndarray, " token"]], sign: Sign | None, known: KnownValues
+    ) -> "TriggerShard":
+        """Look up the tokens of best positions, and for a sign the first one's in the memory's value where the model predicts it."""
         context = np.full((*best.sequence.shape, CONTEXT), -1, dtype=np.int32)
         following = np.full_like(best.sequence, -1)
         for cell in zip(*np.nonzero(best.sequence >= 0), strict=True):
@@ -223,30 +210,21 @@ class TriggerShard(Kept):
             prefix = tokens[max(0, position + 1 - CONTEXT) : position + 1]
             context[cell][CONTEXT - len(prefix) :] = prefix
             following[cell] = tokens[position + 1] if position + 1 < len(tokens) else -1
-        return cls(best.magnitude, best.sequence, best.position, context, following)
+        ranks = np.full((*following.shape, len(READINGS)), -1, dtype=np.int64)
+        if sign is not None and known.values and known.model.family.causal:
+            for index, reading in enumerate(READINGS):
+                ranks[:, 0, index] = value_ranks(known.model, known.cells, sign, reading, following[:, 0])
+        return cls(best.magnitude, best.sequence, best.position, context, following, ranks)
 
     def merged(self, more: "TriggerShard") -> "TriggerShard":
         """The best of both, each with its tokens."""
-        best = BestPositions(self.magnitude.copy(), self.sequence.copy(), self.position.copy())
-        best.take(BestPositions(more.magnitude, more.sequence, more.position))
-        # A sequence is in one of the two: what is kept of the newcomers are the ranks they come from.
-        ours = (best.sequence[..., None] == self.sequence[:, None]) & (best.sequence >= 0)[..., None]
-        theirs = (best.sequence[..., None] == more.sequence[:, None]) & (best.sequence >= 0)[..., None]
-        own, index, other = ours.any(-1), ours.argmax(-1), theirs.argmax(-1)
-
-        def chosen(mine: np.ndarray, new: np.ndarray) -> np.ndarray:
-            shape = own.shape + (1,) * (mine.ndim - 2)
-            first = np.take_along_axis(mine, index.reshape(shape), axis=1)
-            second = np.take_along_axis(new, other.reshape(shape), axis=1)
-            kept = np.where(own.reshape(shape), first, second)
-            return np.where((best.sequence >= 0).reshape(shape), kept, -1)
-
-        context, following = chosen(self.context, more.context), chosen(self.following, more.following)
-        return TriggerShard(best.magnitude, best.sequence, best.position, context, following)
+        best = TriggerShard(*(array.copy() for array in self.arrays().values()))
+        best.take(more)
+        return best
 
 
 def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callable[[int], str]) -> pd.DataFrame:
-    """A row a trigger: where it is, what it ends in, what follows."""
+    """One row per trigger: where it is, what it ends in, what follows."""
     rows = []
     for sign, factor in zip(SIGNS, (1, -1), strict=True):
         found = best[sign]
@@ -307,6 +285,19 @@ def agreement_table(names: Names, best: Mapping[str, TriggerShard], values: Mapp
     return pd.DataFrame([row(*of) for of in product(SIGNS, READINGS, np.unique(names[:, 0]).tolist())])
 
 
+def rank_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
+    """By sign, reading and layer: ranks of the token after the first trigger in the memory's value."""
+    rows = []
+    for sign, (index, reading), layer in product(SIGNS, enumerate(READINGS), np.unique(names[:, 0]).tolist()):
+        ranks = best[sign].value_rank[names[:, 0] == layer, 0, index]
+        known = ranks[ranks > 0]
+        quartiles = np.quantile(known, (0.25, 0.5, 0.75)) if len(known) else [np.nan] * 3
+        row = dict(sign=sign, reading=reading, layer=layer, memories=len(known))
+        row |= dict(zip(("first_quartile", "median", "third_quartile"), quartiles, strict=True))
+        rows.append(row | {f"up_to_{most}": _share((known <= most).sum(), np.int64(len(known))) for most in UP_TO})
+    return pd.DataFrame(rows)
+
+
 def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
     """The values with the largest top probability: where they are, and whether a trigger agrees."""
     upper = names[:, 0] >= (names[:, 0].max() + 1) * 2 / 3
@@ -350,7 +341,7 @@ class MemoriesOptions(Options):
     top_triggers: int = 25
     """Triggers of a memory."""
     skip_first: int = 1
-    """Tokens at the start of a sequence that are no triggers: many models park huge activations there."""
+    """Tokens at the start of a sequence that are not triggers: many models park huge activations there."""
     every: int = 1
     """Every so many sequences one gives a position for composition and refinement, which cost more than triggers."""
 
@@ -364,6 +355,8 @@ class MemoriesStudy(Study):
     masked = 0.0  # triggers are texts as they are
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Share of memories whose first trigger is followed by their value's top token, {_ERRORS}.",
+        "ranks": "Median rank of the token after the first trigger among those that the memory's value promotes, without a "
+        "standard error.",
         "ngrams": f"Share of memories of which at least three triggers end alike, in so many tokens, {_ERRORS}.",
         "refinement": f"Whose top token a layer's output has, and how often the residual's is the model's already, {_ERRORS}.",
     }
@@ -371,41 +364,48 @@ class MemoriesStudy(Study):
 
     _known: KnownValues | None = None
 
-    def measure(self, observed: Observation) -> SequenceMemories:
+    def measure(self, observed: Observation) -> Measured:
         tokenised, number = observed.tokenised, observed.tokenised.source.number
         if self._known is None:
             cells = sampled_cells(observed.model, self.options.keys, self.config.seed)
             self._known = known_values(observed.model, cells)
         known = self._known
-        allowed = ~tokenised.special
-        allowed[: self.options.skip_first] = False
-        positions = np.flatnonzero(allowed)
-        best = best_of_sequence(observed.records, known.cells, positions, number)
+        positions = np.flatnonzero(~tokenised.special)
+        positions = positions[positions >= self.options.skip_first]
+        of_layers = [
+            coefficients(record)[:, known.cells.numbers[known.cells.rows(record.layer)]].cpu().numpy()
+            for record in observed.records
+        ]
+        own = np.concatenate(of_layers, axis=1)[positions]
         random = np.random.default_rng([self.config.seed, number])
         drawn = random.random((len(positions), self.options.keys)).astype(np.float32)
-        none = BestPositions.none(self.options.keys, 1)
-        best[RANDOM] = BestPositions.of_sequence(drawn, positions, number, 1, "sentence") if len(positions) else none
+        best = {
+            name: BestPositions.of_sequence(magnitudes, positions, number, 1, "sentence")
+            for name, magnitudes in {"positive": own, "negative": -own, RANDOM: drawn}.items()
+        }
         moments = {}
         if known.sides and len(positions) and number % self.options.every == 0:
             moments = at_position(observed.records, int(random.choice(positions)), observed.model, known)
-        return SequenceMemories(number, tokenised.ids.astype(np.int32), best, moments)
+        return number, tokenised.ids.astype(np.int32), best, moments
 
-    def summarise(self, measured: Sequence[SequenceMemories]) -> Arrays:
+    def summarise(self, measured: Sequence[Measured]) -> Arrays:
         assert self._known is not None
         cells = self._known.cells.names
         names = [(cell.layer, -1 if cell.expert is None else cell.expert, cell.neuron) for cell in cells]
         arrays = {"names": np.array(names)}
-        ids = {sequence.number: sequence.ids for sequence in measured}
-        for sign in (*SIGNS, RANDOM):
-            best = BestPositions.none(len(measured[0].best[sign].magnitude), self.options.top_triggers)
-            for sequence in measured:
-                best.take(sequence.best[sign])
-            arrays |= TriggerShard.of(best, ids).arrays(f"{sign}.")
+        ids = {number: tokens for number, tokens, *_ in measured}
+        signs: dict[str, Sign | None] = {**dict(zip(SIGNS, SIGNS, strict=True)), RANDOM: None}
+        for name, sign in signs.items():
+            of_sequences = [best[name] for *_, best, _ in measured]
+            kept = BestPositions.none(len(of_sequences[0].magnitude), self.options.top_triggers)
+            for of_sequence in of_sequences:
+                kept.take(of_sequence)
+            arrays |= TriggerShard.of(kept, ids, sign, self._known).arrays(f"{name}.")
         for name in ("composition", "refinement"):
-            moments = [sequence.moments[name] for sequence in measured if sequence.moments]
-            arrays |= merged(moments).arrays(f"{name}.") if moments else {}
-        for sign, (tops, probability) in self._known.values.items():
-            arrays |= {f"tops.{sign}": tops, f"probability.{sign}": probability}
+            of_positions = [moments[name] for *_, moments in measured if moments]
+            arrays |= merged(of_positions).arrays(f"{name}.") if of_positions else {}
+        for name, (tops, probability) in self._known.values.items():
+            arrays |= {f"tops.{name}": tops, f"probability.{name}": probability}
         return {self.array(name): array for name, array in arrays.items()}
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
@@ -427,6 +427,7 @@ class MemoriesStudy(Study):
                 }
                 tables["agreement"] = agreement_table(names, best, values)
                 tables["confident"] = confident_table(names, best, values)
+                tables["ranks"] = rank_table(names, best)
             composition, refinement = (self.moments(with_head, name) for name in ("composition", "refinement"))
             tables["composition"] = position_table(composition, "rule", RULES, COMPOSITION)
             tables["refinement"] = position_table(refinement, "reading", READINGS, REFINEMENT)
@@ -441,9 +442,16 @@ class MemoriesStudy(Study):
         figures = {"ngrams": draw.layer_lines(lines, ylabel="share of memories")}
         if "agreement" in tables:  # both readings, and chance, which is computed and not counted
             by_reading = dict(iter(tables["agreement"].query("sign == 'positive'").groupby("reading")))
-            lines = {name: draw.Spread.of_shares(by_reading[name], "first", count="memories") for name in READINGS}
+            lines = {
+                READING_WORDS[name]: draw.Spread.of_shares(by_reading[name], "first", count="memories")
+                for name in READINGS
+            }
             lines["chance"] = by_reading["final_norm"]["chance"].to_numpy()
             figures["agreement"] = draw.layer_lines(lines, ylabel="share of memories")
+        if "ranks" in tables:
+            by_reading = dict(iter(tables["ranks"].query("sign == 'positive'").groupby("reading")))
+            medians = {str(name): by_reading[name]["median"].to_numpy() for name in READINGS}
+            figures["ranks"] = draw.layer_lines(medians, ylabel="median rank", log=True)
         if "refinement" in tables:
             table = tables["refinement"].query("reading == 'final_norm'")
             columns = {"residual is final": "final"} | dict(zip(OUTCOMES, OUTCOMES, strict=True))

@@ -13,7 +13,8 @@ model cannot reach.
   twice, as in the paper, and of those that occur more often: most pairs of a corpus occur twice.
 - `pmi`: Spearman's correlation of mean FF-amp with pointwise mutual information by article, sentence and
   window, pairs of different tokens that share a unit; of pairs that occur at least twice, and of frequent ones, whose
-  FF-amp and mutual information are less noisy.
+  FF-amp and mutual information are less noisy. Mutual information is of the text as it was before tokens were masked, as in
+  the paper, whose counts are of plain text; `pmi_masked="dropped"` takes masked tokens out before counting.
 """
 
 import zlib
@@ -49,7 +50,8 @@ OCCURRENCES = (2, 3, 5)
 """Pairs that occur at least so often are ranked; the paper's is the first."""
 FREQUENT = 20
 """Occurrences of a pair from which on its means are little noise."""
-_CHUNK = 200_000
+_ENTRIES = 2**25
+"""Units of so many pairs' tokens are looked at at a time: sparse matrices count theirs with 32 bits."""
 _EMPTY = np.zeros(0, dtype=np.int64)
 
 
@@ -116,8 +118,7 @@ class Incidence:
     def pmi(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
         """Give the PMI of each pair; NaN where the two are never in one unit."""
         units = np.zeros(len(first))
-        for start in range(0, len(first), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
+        for chunk in chunks(self._frequency[first] + self._frequency[second], _ENTRIES):
             both = self._matrix[first[chunk]].multiply(self._matrix[second[chunk]])
             units[chunk] = np.asarray(both.sum(axis=1)).ravel()
         with np.errstate(divide="ignore"):
@@ -125,6 +126,16 @@ class Incidence:
                 np.log(units) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
             )
         return np.where(units > 0, pmi, np.nan)
+
+
+def chunks(sizes: Int[np.ndarray, " pair"], limit: int) -> Iterator[slice]:
+    """Slices of neighbours whose sizes sum to a limit at most, or which are alone."""
+    start, ends = 0, np.cumsum(sizes, dtype=np.int64)
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        yield slice(start, stop)
+        start = stop
 
 
 class Ranking:
@@ -175,6 +186,8 @@ class AmplificationOptions(Options):
     """Tokens of a window, for pointwise mutual information."""
     top_pairs: int = 50
     """Most amplified pairs reported a layer."""
+    pmi_masked: Literal["kept", "dropped"] = "kept"
+    """For pointwise mutual information: masked tokens are counted as what stood there, as in the paper, or taken out."""
 
 
 class Amplification(Study):
@@ -207,7 +220,7 @@ class Amplification(Study):
         kinds[:, -1] = np.abs(query - key) == 1
         keys = pair_keys(tokenised.ids[query], tokenised.ids[key])
         occurrences = PairSums(keys, np.ones(len(keys), dtype=np.int32), kinds, gained[:, query, key].T)
-        ids = tokenised.ids[~tokenised.special].astype(np.int64)
+        ids = self._counted(tokenised)
         ends = [self.facts.label(int(token)).strip("Ġ▁ ") in SENTENCE_ENDS for token in ids]
         sentence = np.cumsum([0, *ends])[:-1]  # the mark belongs to the sentence it ends
         document = zlib.crc32(tokenised.source.document.encode("utf-8", "replace"))
@@ -269,6 +282,14 @@ class Amplification(Study):
         top["pair"] = top["key"] + " → " + top["query"]
         first = top.pivot(index="layer", columns="rank", values="pair").rename(columns="rank {}".format)
         return {"share of each kind": shares.reset_index(), "most amplified pairs, key → query": first.reset_index()}
+
+    def _counted(self, tokenised: TokenisedText) -> Int[np.ndarray, " token"]:
+        """The tokens that mutual information is counted of: without special ones, masked ones as the option says."""
+        ids, special = tokenised.ids.astype(np.int64), tokenised.special.copy()
+        if self.options.pmi_masked == "kept" and tokenised.masked:
+            places = list(tokenised.masked)
+            ids[places], special[places] = list(tokenised.masked.values()), False
+        return ids[~special]
 
     def _usual(self, tables: Tables) -> pd.DataFrame:
         return tables["shares"].query(f"occurrences == {OCCURRENCES[0]}")

@@ -6,7 +6,7 @@ Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` ex
 
 - `agreement`: of each method with `ig` (and with `shapley`), per layer: Spearman's rho of the maps after
   the feed-forward and of FF-amp, the largest difference of a cell relative to the map's largest, and the
-  change of mixing by FF that the method gives.
+  contextualization change by FF that the method gives.
 - `time`: seconds a layer.
 """
 
@@ -93,7 +93,7 @@ class ShapleyLayer(LinearLayer):
         super().__init__(record, settings)
         self._values = values
 
-    def feed_forward(self, parts: Parts, x: Tensor) -> Parts:
+    def feed_forward(self, parts: Parts, _x: Tensor) -> Parts:
         ff = self.block.feed_forward
         if not isinstance(ff, FeedForward):
             raise UnsupportedModelError("Shapley values are computed for a dense feed-forward, not for experts.")

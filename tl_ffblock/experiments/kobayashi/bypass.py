@@ -1,7 +1,7 @@
 """How large the feed-forward's output is beside the bypass it is added to (Fig. 7, 24-27).
 
 Norms of the model's own vectors at every token: `ff` the feed-forward's output, `branch` the same as it
-enters the residual (after its own norm, in models that have one), `bypass` the residual's other summand.
+enters the residual (after its own norm, in models that have one), `bypass` the residual's other term.
 `ratio` is the mean norm of the bypass over that of the branch; `more_than_twice` the share of tokens at
 which the bypass is more than twice as large. `tokens` says of which tokens: all; those of text; and those that can
 have norms a hundred times larger, by place: the first (of a causal model whatever it is, all others attend to it; else

@@ -20,7 +20,7 @@ from tl_ffblock.results import figures as draw
 from tl_ffblock.results.measures import Cells, contextualization_change
 
 _CHANGES = f"Change of the map by each component alone: {draw.SCATTER_OF_MEAN}"
-_CUMULATIVE = f"What is left of the feed-forward's change after the residual and the next norm: {draw.SCATTER_OF_MEAN}"
+_CUMULATIVE = f"The remainder of the feed-forward's change after the residual and the next norm: {draw.SCATTER_OF_MEAN}"
 _REACHABLE = "over reachable cells"
 _ALL = "over all cells, structural zeros included"
 
@@ -109,7 +109,7 @@ class Contextualization(MomentsStudy):
         feed_forward, *after = steps[steps.index(self.facts.feed_forward) :]
         norms = [step for step in after if step.component == "LN"]
         sentences = []
-        for name, step in zip(("The feed-forward", "The norm behind it"), (feed_forward, *norms), strict=False):
+        for name, step in zip(("The feed-forward", "The norm after it"), (feed_forward, *norms), strict=False):
             by_layer = changes[changes["after"] == step.scope].set_index("layer")["change"].dropna().sort_values()
             if len(by_layer):
                 most = by_layer.iloc[-1]

@@ -2,8 +2,8 @@
 
 - `correlation`: Pearson and Spearman, over the dimensions of a layer, of the mean absolute value of FF's
   output (and of its input) with the gain of the next norm after FF.
-- `dimensions`: the values behind it, one row a layer and dimension.
-- `ignored`: the change of mixing by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
+- `dimensions`: its values, one row per layer and dimension.
+- `ignored`: the contextualization change by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
   share with the smallest gains in size (option `ignored_dimensions`), and as controls without as many of those
   that are largest in FF's output among the others (a sequence's mean size), and without as many random ones. Maps
   are norms over the dimensions that are left, before FF and after it; in one more row after it only, because
@@ -65,7 +65,7 @@ class Outliers(MomentsStudy):
     title = "Outlier dimensions and the gain of the next norm"
     captions: ClassVar[Mapping[str, str]] = {
         "correlation": "Over all dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain. "
-        "They are no sample of dimensions, so there is no standard error.",
+        "They are not a sample of dimensions, so there is no standard error.",
         "scatter": "All dimensions of the two extreme layers: means over tokens with standard errors, mostly within the dots.",
         "ignored": "Change of the map by the feed-forward without some dimensions, and with all: "
         f"{draw.SCATTER_OF_MEAN}.",

@@ -18,7 +18,8 @@ all. What is kept is checked against the weights at every use and made again whe
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from einops import einsum
@@ -64,6 +65,7 @@ class Budget:
 ON_CPU = Budget(group_bytes=16 * 2**20, row_bytes=24 * 2**20, sequence_bytes=8 * 2**20, call_operations=15 * 10**6)
 ON_GPU = Budget(group_bytes=512 * 2**20, row_bytes=2**30, sequence_bytes=512 * 2**20, call_operations=3 * 10**9)
 
+T = TypeVar("T")
 _Key: TypeAlias = tuple[Hashable, torch.dtype, torch.device]
 
 
@@ -80,6 +82,7 @@ class Buffers:
         self._budget = budget
         self._memory: dict[_Key, Tensor] = {}
         self._owner: dict[_Key, object] = {}
+        self._made: dict[str, tuple[Hashable, Any]] = {}
 
     def budget(self, device: torch.device) -> Budget:
         """How much to work on at a time on a device."""
@@ -110,6 +113,16 @@ class Buffers:
             self._owner[full_key] = owner
         return memory
 
+    def same_for(self, key: Hashable, name: str, make: Callable[[], T]) -> T:
+        """What `make` made when it was last asked for by this name, as long as the key is the same.
+
+        Which pairs there are, and where each lies, is alike in all layers of a call.
+        """
+        if self._made.get(name, (None, None))[0] != key:
+            self._made[name] = key, make()
+        made: T = self._made[name][1]
+        return made
+
     def _view(self, key: _Key, shape: tuple[int, ...], like: Tensor) -> Tensor:
         size = math.prod(shape)
         if key not in self._memory or self._memory[key].numel() < size:
@@ -125,11 +138,19 @@ class Stack:
     numbers: tuple[int, ...]
     """Which sequences they are, the first above."""
     record: LayerRecord
+    asked: Sequence[int] | None = None
+    """Positions of a sequence's rows, where they are known without asking the device."""
 
     @property
     def n_sequences(self) -> int:
         """How many sequences."""
         return len(self.numbers)
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Positions of a sequence's rows."""
+        n_queries = len(self.record.queries) // self.n_sequences
+        return self.record.queries[:n_queries].tolist() if self.asked is None else list(self.asked)
 
 
 def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[Stack]:
@@ -143,20 +164,20 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
         settings: Of the decomposition; captum takes sequences one by one.
     """
     whole = None
+    by_form: dict[tuple[object, ...], list[int]] = {}
     if isinstance(records, BatchRecords) and records.whole and not _stays_alone(records.batch, settings):
-        whole = records.batch
-    by_form: dict[Hashable, list[int]] = {}
+        whole, by_form = records.batch, {(None, None, None, *records.captured[0]): list(records)}
     for number, record in records.items() if whole is None else ():
         form = (record.edited, id(record.block), len(record.resid_pre), *record.queries.tolist())
         by_form.setdefault(form, []).append(number)
-    for alike in by_form.values() if whole is None else [list(records)]:
+    for (_, _, _, *positions), alike in by_form.items():
         record = whole or records[alike[0]]
         at_once = buffers.budget(record.block.attention.w_o.device).sequences(record, settings)
         for start in range(0, len(alike), at_once):
             numbers = alike[start : start + at_once]
             below = LayerRecord.below_each_other
             stacked = whole.flattened(slice(start, start + at_once)) if whole else below([records[n] for n in numbers])
-            yield Stack(tuple(numbers), stacked)
+            yield Stack(tuple(numbers), stacked, positions)  # type: ignore[arg-type]  # the numbers of a form
 
 
 def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
@@ -191,8 +212,10 @@ class HeadProducts:
     """The head products of one model; whoever owns the model keeps them."""
 
     limit_bytes: int = KEPT_BYTES
+    follow_weights: bool = False
+    """Whether their owner forgets them when a weight changes, so that they need not be compared with the weights at every use."""
     # With fingerprints: products of the weights with fixed vectors, of which other weights give others.
-    _kept: dict[ProductKey, tuple[Float[Tensor, "head d_head d_mlp"], Float[Tensor, " number"]]] = field(
+    _kept: dict[ProductKey, tuple[Float[Tensor, "head d_head d_mlp"], Float[Tensor, " number"] | None]] = field(
         default_factory=dict
     )
 
@@ -216,14 +239,15 @@ class HeadProducts:
         """
         kept = self._kept.get(key)
         # A model may be edited in place between two calls (weights processed, a layer replaced), unseen by any key.
-        fingerprint = _fingerprint(w_o, norms, w) if keep or kept is not None else None
+        fingerprint = None if self.follow_weights or not (keep or kept) else _fingerprint(w_o, norms, w)
         # The same rows as fewer, wider heads (`as_one_head`) have the same fingerprint, and a product of another shape.
-        fits = kept is not None and kept[0].shape[:2] == w_o.shape[:2]
-        if kept is not None and fits and fingerprint is not None and _equal(kept[1], fingerprint):
+        wanted = (w_o.shape[:2], w.dtype, w.device)
+        fits = kept is not None and (kept[0].shape[:2], kept[0].dtype, kept[0].device) == wanted
+        if kept is not None and fits and (self.follow_weights or _equal(kept[1], fingerprint)):
             return kept[0]
         product = einsum(linear_parts(norms, w_o), w, "head d_head d, d d_mlp -> head d_head d_mlp")
         self._kept.pop(key, None)
-        if keep and fingerprint is not None and self.n_bytes() + product.nbytes <= self.limit_bytes:
+        if keep and self.n_bytes() + product.nbytes <= self.limit_bytes:
             self._kept[key] = product, fingerprint
         return product
 
@@ -256,5 +280,5 @@ def _fingerprint(
     return torch.cat([w @ across_d_mlp, (w_o @ across_d_model).flatten(), *(norm.gain for norm in norms)])
 
 
-def _equal(first: Float[Tensor, " number"], second: Float[Tensor, " some"]) -> bool:
-    return first.shape == second.shape and first.dtype == second.dtype and bool((first == second).all())
+def _equal(first: Float[Tensor, " number"] | None, second: Float[Tensor, " some"] | None) -> bool:
+    return first is not None and second is not None and first.shape == second.shape and bool((first == second).all())

@@ -51,7 +51,7 @@ class BiasFactors:
         """`sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O`."""
         attention, constant = record.block.attention, value_constant(record, value_bias)
         written = einsum(constant, attention.w_o, "head e, head e d -> head d")
-        return cls(record.pattern.sum(dim=-1).T, written).plus(attention.b_o)
+        return cls(record.pattern_sums.T, written).plus(attention.b_o)
 
     def plus(self, vector: Float[Tensor, " d_model"]) -> "BiasFactors":
         """With a vector more, the same for every query."""
@@ -170,6 +170,11 @@ class Tile:
         first = (keys.start - group.keys.start) * group.n_sequences
         self.keys_in_group = slice(first, first + self.n_matrices)
 
+    @property
+    def every_row(self) -> range:
+        """Its rows."""
+        return range(self.rows.start, self.rows.stop)
+
     def cut(self, table: Float[Tensor, "group_matrix group_row head"]) -> Float[Tensor, "matrix row head"]:
         """The tile's part of a table of its group."""
         first_row = self.group.first_row
@@ -180,6 +185,22 @@ class Tile:
         return slice(None) if isinstance(rows, range) else [row - self.rows.start for row in rows]
 
 
+@dataclass(frozen=True)
+class PackedPairs:
+    """Pairs one below the other: the number of each in a table [sequence * query, key], and its query."""
+
+    cells: Int[Tensor, " pair"]
+    queries: Int[Tensor, " pair"]
+    own: Int[Tensor, " own"]
+    """Those that are a query and its own token."""
+    own_queries: Int[Tensor, " own"]
+
+    def add_residual(self, rows: Float[Tensor, "pair width"], residual: Float[Tensor, "query width"] | None) -> None:
+        """Add what the residual brought to the rows of a query and its own token."""
+        if residual is not None:
+            rows.index_add_(0, self.own, residual[self.own_queries])
+
+
 class ReachablePairs:
     """All pairs of a query and a source token of its sequence that it can see; queries ascend.
 
@@ -188,6 +209,7 @@ class ReachablePairs:
         values: Of the tokens, for every head.
         buffers: Memory to work in.
         n_sequences: How many sequences these are.
+        positions: Of a sequence's queries, where they are known without asking the device.
     """
 
     def __init__(
@@ -196,6 +218,7 @@ class ReachablePairs:
         values: Float[Tensor, "key head d_head"],
         buffers: Buffers,
         n_sequences: int = 1,
+        positions: Sequence[int] | None = None,
     ) -> None:
         self.record = record
         self.values = values
@@ -205,16 +228,53 @@ class ReachablePairs:
         self.n_queries = len(record.queries) // n_sequences
         self.n_keys = record.resid_pre.shape[0] // n_sequences
         # Of every row.
-        self.positions: list[int] = record.queries[: self.n_queries].tolist()
-        first = torch.arange(n_sequences * self.n_queries, device=values.device, dtype=torch.int32) * self.n_keys
-        own = torch.tensor(self.positions * n_sequences, device=values.device, dtype=torch.int32)
-        keys = torch.arange(self.n_keys, device=values.device, dtype=torch.int32)
-        # The number of every pair in a table [sequence * query, key]: row * n_keys + key.
-        self.cells: Int[Tensor, "key sequence query"] = first.view(n_sequences, -1) + keys[:, None, None]
-        self._own_cells: Int[Tensor, " query"] = first + own
+        self.positions = record.queries[: self.n_queries].tolist() if positions is None else list(positions)
+        self._form = (n_sequences, self.n_keys, values.device, *self.positions)
+        # The number of every pair, and of every query with its own token, in a table [sequence * query, key].
+        self.cells, self.own_cells = buffers.same_for(self._form, "cells", self._numbered)
         # How many pairs of this layer are as much work as a call's fixed cost: a pair takes 2 d_mlp d_model operations, and
         # d_mlp is about 4 d_model.
         self._pairs_of_a_call = self.budget.call_operations // (8 * record.resid_pre.shape[1] ** 2)
+
+    def _numbered(self) -> tuple[Int[Tensor, "key sequence query"], Int[Tensor, " row"]]:
+        """Number of a pair in a table [sequence * query, key]: row * n_keys + key."""
+        rows, keys = (
+            torch.arange(size, device=self.values.device, dtype=torch.int32)
+            for size in (self.n_sequences * self.n_queries, self.n_keys)
+        )
+        first = rows * self.n_keys
+        own = first + self.record.queries.to(torch.int32) % self.n_keys  # which count over the keys of all sequences
+        return first.view(self.n_sequences, -1) + keys[:, None, None], own
+
+    def packed(self, tiles: "Sequence[Tile]") -> "PackedPairs":
+        """All pairs of some tiles, one below the other."""
+
+        def pack() -> PackedPairs:
+            cells = torch.cat([self.cells[tile.keys, :, tile.rows].flatten() for tile in tiles])
+            return PackedPairs(cells, cells // self.n_keys, *self.own(tiles, [tile.every_row for tile in tiles]))
+
+        bounds = [(tile.keys.start, tile.keys.stop, tile.rows.start, tile.rows.stop) for tile in tiles]
+        return self.buffers.same_for((self._form, *bounds), "packed", pack)
+
+    def own(
+        self, tiles: "Sequence[Tile]", rows_of: Sequence[Sequence[int]]
+    ) -> tuple[Int[Tensor, " own"], Int[Tensor, " own"]]:
+        """Which pairs of some rows of tiles, one below the other, are a query and its own token, and those queries."""
+        pairs, queries, first = list[int](), list[int](), 0
+        for tile, rows in zip(tiles, rows_of, strict=True):
+            for key in range(tile.keys.start, tile.keys.stop):
+                row = bisect_left(self.positions, key)
+                place = bisect_left(rows, row)
+                if row == self.n_queries or self.positions[row] != key or place == len(rows) or rows[place] != row:
+                    continue
+                for sequence in range(self.n_sequences):
+                    matrix = (key - tile.keys.start) * self.n_sequences + sequence
+                    pairs.append(first + matrix * len(rows) + place)
+                    queries.append(sequence * self.n_queries + row)
+            first += tile.n_matrices * len(rows)
+        # Found on the CPU and copied without waiting for the device, which would have to be asked how many there are.
+        there = torch.tensor([pairs, queries], dtype=torch.long).to(self.values.device, non_blocking=True)
+        return there[0], there[1]
 
     def count(self) -> int:
         """How many pairs there are."""
@@ -264,25 +324,12 @@ class ReachablePairs:
             last += 1
         return last
 
-    def add_residual(
-        self,
-        rows: Float[Tensor, "pair width"],
-        cells: Int[Tensor, " pair"],
-        residual: Float[Tensor, "query width"] | None,
-    ) -> None:
-        """Add what the residual brought to the rows of those pairs that are a query and its own token."""
-        if residual is None:
-            return
-        queries = cells // self.n_keys
-        own = (self._own_cells[queries] == cells).nonzero()[:, 0]
-        rows.index_add_(0, own, residual[queries[own]])
-
     def self_values(self, norms: tuple[NormName, ...]) -> Float[Tensor, "query d_model"]:
         """`sum_h alpha[h,i,i] B[h,i]`: the heads' part of every query's own token."""
         return linear_parts([self.record.block.norm(name) for name in norms], self._self_values)
 
     @cached_property
     def _self_values(self) -> Float[Tensor, "query d_model"]:
-        pattern = self.record.pattern[:, range(len(self.record.queries)), self.positions * self.n_sequences]
+        pattern = self.record.pattern.flatten(1)[:, self.own_cells]
         z = einsum(pattern, self.values[self.record.queries], "head query, query head e -> query head e")
         return einsum(z, self.record.block.attention.w_o, "query head e, head e d -> query d")

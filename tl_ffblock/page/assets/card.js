@@ -1,26 +1,36 @@
 /* Why: the card of the selected cell and of its token. */
 
-function sizeBar(share, colour) {
+import { formatNumber } from "./numbers.js";
+import { layerWords, quotation, shownOf } from "./phrases.js";
+import { rankedProfile } from "./ranking.js";
+import { isMixed, labelsOf, ownColumn, profileOf, whichOf } from "./scene.js";
+import { largest } from "./shares.js";
+import { element } from "./svg.js";
+import { blocksOf, channelKey } from "./tables.js";
+import { pairPlaces } from "./text.js";
+import { cellNumbers, numbersLine, numbersTable } from "./tooltip.js";
+
+export function sizeBar(share, colour) {
   const fill = element("i", { className: "bar-fill" });
   Object.assign(fill.style, { width: `${Math.max(0.5, 100 * Math.min(1, share))}%`, backgroundColor: colour });
   return element("span", { className: "bar" }, [fill]);
 }
 
 /** The colour of a number's bar: of signed ones by its sign. */
-function sizeInk({ palette }, map, value) {
+export function sizeInk({ palette }, map, value) {
   return map.scale === "signed" ? palette[value < 0 ? "loss" : "gain"] : palette.contribution;
 }
 
 function cellCard(scene) {
-  const { axes, maps, row, column, data } = scene;
+  const { axes, row, column, data } = scene;
   const labels = labelsOf(scene);
   const reachable = axes.reaches(row, column);
   return element("section", { className: "card" }, [
     element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), `${whichOf(scene, column)} → `, element("bdi", { textContent: labels[axes.own[row]] }), whichOf(scene, axes.own[row])]),
     element("p", { className: "note", textContent: [pairPlaces(data, axes.columns[column].position, axes.rows[row].position), layerWords(scene)].filter(Boolean).join(", ") }),
-    reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
+    reachable && scene.headsBlock ? "" : reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
     ...headBars(scene),
-    ...scene.strips.length && data.queries.length ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],
+    ...scene.strips.length && data.queries.length && !scene.headsBlock ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],
   ]);
 }
 
@@ -31,7 +41,7 @@ function stripTable(scene) {
 }
 
 /** Keys of the maps by head of the scope that is shown; none where the page does not hold them. */
-function headKeys(scene) {
+export function headKeys(scene) {
   const { data, selection } = scene;
   const scope = data.channels.get(selection.scope).name;
   const named = blocksOf(data, "head").find(([, block]) => block.of === scope);
@@ -62,7 +72,7 @@ const PROFILE_LINES = 10;
 
 /** The ten strongest tokens of the sentence's profile, before and after, with the change of rank. */
 function profileCard(scene, go) {
-  const { maps, axes, selection, palette } = scene;
+  const { maps, axes, selection } = scene;
   const sides = isMixed(scene) ? [maps[1]] : maps.filter((map) => map.role !== "difference");
   const profiles = sides.map((map) => profileOf(scene, map));
   const last = profiles[profiles.length - 1];
@@ -84,6 +94,7 @@ function profileCard(scene, go) {
   return element("section", { className: "card" }, [heading, element("table", { className: "profile" }, lines)]);
 }
 
-function drawCard(scene, go, host) {
-  host.replaceChildren(cellCard(scene), profileCard(scene, go));
+/** In views of heads the cell's card speaks of heads alone: what all bring together is another number. */
+export function drawCard(scene, go, host) {
+  host.replaceChildren(cellCard(scene), ...(scene.headsBlock ? [] : [profileCard(scene, go)]));
 }

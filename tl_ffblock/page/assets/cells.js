@@ -3,11 +3,15 @@
  * part is drawn ([first row, last row, first column, last column]), and how colours are scaled.
  */
 
+import { SHADES, shadeOf } from "./colours.js";
+import { pixelsOf, placeOnScale } from "./shares.js";
+import { element, rectangle, svg } from "./svg.js";
+
 /**
  * A picture on a canvas of one pixel a cell, which the browser enlarges (CSS `image-rendering`), or of `width` x `height`
  * where the screen has fewer pixels than there are cells: then the strongest cell in every pixel.
  */
-function paint(picture, palette, width, height, canvas = element("canvas")) {
+export function paint(picture, palette, width, height, canvas = element("canvas")) {
   const [top, bottom, left, right] = picture.window;
   const wide = Math.max(1, Math.min(right - left + 1, Math.floor(width)));
   const high = Math.max(1, Math.min(bottom - top + 1, Math.floor(height)));
@@ -26,13 +30,13 @@ function paint(picture, palette, width, height, canvas = element("canvas")) {
   return canvas;
 }
 
-function placed(node, x, y, width, height) {
+export function placed(node, x, y, width, height) {
   Object.assign(node.style, { position: "absolute", left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
   return node;
 }
 
 /** One canvas for pictures that are copied at once. */
-const scratch = document.createElement("canvas");
+export const scratch = document.createElement("canvas");
 scratch.getContext("2d", { willReadFrequently: true });
 
 const VECTOR_CELLS = 64 * 64;
@@ -53,7 +57,7 @@ function cellCount({ picture: { window: [top, bottom, left, right] } }) {
 }
 
 /** Up to how many cells one of these pictures has a rectangle for each, so that a file stays small. */
-function vectorCells(places) {
+export function vectorCells(places) {
   const total = places.reduce((sum, place) => sum + cellCount(place), 0);
   return total > 4 * VECTOR_CELLS ? VECTOR_CELLS / 8 : VECTOR_CELLS;
 }
@@ -70,7 +74,7 @@ function embedded({ picture, x, y, width, height }, palette) {
 }
 
 /** For files, a picture in its place: one rectangle a cell, or one embedded picture where there are more than `most`. */
-function shapesOf(place, palette, most) {
+export function shapesOf(place, palette, most) {
   const { picture, x, y, width, height } = place;
   const [top, bottom, left, right] = picture.window;
   const [rows, columns] = [bottom - top + 1, right - left + 1];

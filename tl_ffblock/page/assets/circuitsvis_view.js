@@ -1,5 +1,11 @@
 /* The maps once more, drawn by CircuitsVis: its bundle lies deflated in the page and runs only when asked for. */
 
+import { THEMES } from "./colours.js";
+import { inflate } from "./numbers.js";
+import { subtitleOf, titleOf } from "./phrases.js";
+import { panelsOf } from "./scene.js";
+import { byId, element } from "./svg.js";
+
 async function startCircuitsVis() {
   if (typeof CircuitsVis === "object") return;
   const script = new TextDecoder().decode(await inflate(byId("circuitsvis-bundle").textContent));
@@ -30,7 +36,7 @@ async function drawWithCircuitsVis(scene, host) {
 }
 
 /** A button that draws the maps of now; another selection takes them away. */
-function offerCircuitsVis(scene, host) {
+export function offerCircuitsVis(scene, host) {
   delete host.dataset.drawn;
   if (byId("circuitsvis-bundle") === null || scene.selection.view !== "maps") { host.replaceChildren(); return; }
   const button = element("button", { type: "button", textContent: "Draw with CircuitsVis" });

@@ -1,7 +1,9 @@
 /* Colour ramps from the paper's colour to an ink, even steps to the eye (mixed in CIE Lab). No DOM. */
 
+import { placeOnScale } from "./shares.js";
+
 /* Gain and loss have the same lightness (L* 48), so that equal changes look equal; both are safe for colour-blind readers. */
-const THEMES = {
+export const THEMES = {
   light: {
     paper: "#ffffff", ink: "#17202a", grey: "#5b6672", line: "#8b95a1", out: "#f1f3f5", hatch: "#d9dee3",
     contribution: "#003f5c", gain: "#b35806", loss: "#6a5fc0", bias: "#4a4f57", mark: "#17202a", read: "#d0106f",
@@ -12,7 +14,7 @@ const THEMES = {
   },
 };
 
-function hexToRgb(hex) {
+export function hexToRgb(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
@@ -29,12 +31,17 @@ function times(matrix, vector) {
   return matrix.map((row) => row.reduce((sum, entry, i) => sum + entry * vector[i], 0));
 }
 
-function toLab(rgb) {
-  const linear = rgb.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
-  const [x, y, z] = times(TO_XYZ, linear).map((part, i) => part / WHITE[i]).map((t) => (t > 216 / 24389 ? Math.cbrt(t) : (24389 / 27 * t + 16) / 116));
+/** @param {number[]} colour */
+function linearOf(colour) {
+  return colour.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+}
+
+export function toLab(rgb) {
+  const [x, y, z] = times(TO_XYZ, linearOf(rgb)).map((part, i) => part / WHITE[i]).map((t) => (t > 216 / 24389 ? Math.cbrt(t) : (24389 / 27 * t + 16) / 116));
   return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
 }
 
+/** @param {number[]} colour */
 function fromLab([lightness, a, b]) {
   const y = (lightness + 16) / 116;
   const xyz = [y + a / 500, y, y - b / 200].map((t, i) => WHITE[i] * (t ** 3 > 216 / 24389 ? t ** 3 : (116 * t - 16) * 27 / 24389));
@@ -42,15 +49,17 @@ function fromLab([lightness, a, b]) {
   return times(FROM_XYZ, xyz).map((part) => Math.round(255 * Math.min(1, Math.max(0, encode(Math.max(0, part))))));
 }
 
-const SHADES = 256;
+export const SHADES = 256;
 
-/** SHADES + 1 colours from one to another, as [red, green, blue]. */
+/** SHADES + 1 colours from one to another, as [red, green, blue].
+ * @returns {number[][]} */
 function ramp(from, to) {
   const [ground, ink] = [toLab(hexToRgb(from)), toLab(hexToRgb(to))];
   return Array.from({ length: SHADES + 1 }, (_, step) => fromLab(ground.map((part, i) => part + (ink[i] - part) * (step / SHADES))));
 }
 
-/** A colour as canvases store it. */
+/** A colour as canvases store it.
+ * @param {number[]} colour */
 function packedColour([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
@@ -58,7 +67,7 @@ function packedColour([red, green, blue]) {
 const palettes = new Map();
 
 /** A theme's inks, and its ramps as canvases store them (`shades`) and as documents do (`ramps`). */
-function paletteOf(name) {
+export function paletteOf(name) {
   if (!palettes.has(name)) palettes.set(name, newPalette(name));
   return palettes.get(name);
 }
@@ -66,6 +75,7 @@ function paletteOf(name) {
 function newPalette(name) {
   const theme = THEMES[name];
   const names = ["contribution", "gain", "loss", "bias"];
+  /** @type {[string, number[][]][]} */
   const colours = names.map((ink) => [ink, ramp(theme.paper, theme[ink])]);
   const shades = Object.fromEntries(colours.map(([ink, steps]) => [ink, Uint32Array.from(steps, packedColour)]));
   const ramps = Object.fromEntries(colours.map(([ink, steps]) => [ink, steps.map((rgb) => ({ rgb, hex: rgbToHex(rgb), readable: readableOn(rgb) }))]));
@@ -78,10 +88,27 @@ function rampName(value, scale) {
 }
 
 /** The colour of a value on a scale that ends at `limit`: `rgb`, `hex`, and what is `readable` on it. */
-function shadeOf(palette, value, limit, scale, root = 0) {
+export function shadeOf(palette, value, limit, scale, root = 0) {
   return palette.ramps[rampName(value, scale)][Math.round(placeOnScale(value, limit, root) * SHADES)];
 }
 
-function readableOn([r, g, b]) {
-  return 0.299 * r + 0.587 * g + 0.114 * b < 140 ? "#ffffff" : "#17202a";
+/* Letters on colours, by preference: the page's ink, white, and black where neither has enough contrast. */
+const LETTERS = ["#17202a", "#ffffff", "#000000"];
+/* WCAG 2, level AA. */
+const ENOUGH_CONTRAST = 4.5;
+
+/** @param {number[]} colour */
+function luminance(colour) {
+  return times([TO_XYZ[1]], linearOf(colour))[0];
+}
+
+/** Letters that are read on a colour.
+ * @param {number[]} colour */
+export function readableOn(colour) {
+  const ground = luminance(colour);
+  const contrast = (hex) => {
+    const ink = luminance(hexToRgb(hex));
+    return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05);
+  };
+  return LETTERS.find((hex) => contrast(hex) >= ENOUGH_CONTRAST) || LETTERS[2];
 }

@@ -1,6 +1,14 @@
 /* The reader's controls: each sets a field of the selection, and is written from it. */
 
-function option(value, label, title = "") {
+import { chosenLogit } from "./logit.js";
+import { channelWords } from "./phrases.js";
+import { closerAround, findPosition, makesShares } from "./selection.js";
+import { MANY_TOKENS } from "./shares.js";
+import { byId, element, writeText } from "./svg.js";
+import { blocksOf, channelKey, hasMaps, intervalRuns } from "./tables.js";
+import { wordsOf } from "./text.js";
+
+export function option(value, label, title = "") {
   return element("option", { value, textContent: label, title });
 }
 
@@ -21,7 +29,7 @@ const CELL_WORDS = {
 };
 const RANGE_WORDS = { percentile: "99th percentile", "off-diagonal": "largest of another token", all: "largest of all" };
 
-function fillControls(data) {
+export function fillControls(data) {
   byId("scope").replaceChildren(...channelOptions(data));
   byId("ref").replaceChildren(option("", "nothing"), ...channelOptions(data));
   for (const id of ["run", "ref-run"]) byId(id).replaceChildren(...data.runs.map((run, index) => option(index, run.name)));
@@ -33,6 +41,7 @@ function fillControls(data) {
 }
 
 /** Which field a control sets, and whether its value is a number. */
+/** @type {Record<string, [string, ((written: string) => any)?]>} */
 const SELECTS = {
   scope: ["scope"], ref: ["ref"], run: ["run", Number], "ref-run": ["refRun", Number], layer: ["layer", Number],
   cells: ["cells"], range: ["range"], sort: ["sort"], pairs: ["pairs"], mass: ["mass", Number],
@@ -52,7 +61,7 @@ function hideOf() {
   return [byId("hide-special").checked && "special", byId("hide-first").checked && "first"].filter(Boolean).join(" ");
 }
 
-function connectControls(bench) {
+export function connectControls(bench) {
   for (const [id, [field, read = String]] of Object.entries(SELECTS)) {
     byId(id).addEventListener("change", () => bench.go({ [field]: read(byId(id).value) }));
   }
@@ -62,19 +71,31 @@ function connectControls(bench) {
   for (const id of ["hide-special", "hide-first"]) byId(id).addEventListener("change", () => bench.go({ hide: hideOf() }));
   byId("colours").addEventListener("toggle", keepMenuInside);
   byId("read").addEventListener("click", () => bench.go({ read: bench.selection.read === "row" ? "column" : "row" }));
-  byId("thumbs").addEventListener("click", () => bench.go({ thumbs: bench.selection.thumbs ? 0 : 1 }));
   byId("closer").addEventListener("click", () => bench.go({ zoom: closerAround(bench.scene.axes, bench.selection) }));
   byId("whole").addEventListener("click", () => bench.go({ zoom: "" }));
   byId("find").addEventListener("input", () => bench.go({ find: byId("find").value.slice(0, 60) }));
   connectSearch(bench);
+  byId("help-mode").addEventListener("click", () => {
+    byId("help").hidden = !byId("help").hidden;
+    byId("help-mode").setAttribute("aria-expanded", String(!byId("help").hidden));
+    bench.resized();
+  });
 }
 
-/** Enter goes to the next token that holds the letters, or to the position that is written. */
+/** Enter goes to the next token that holds the letters, or to the position that is written; in a graph to the next node. */
 function connectSearch(bench) {
   const search = byId("search");
+  search.addEventListener("input", () => {
+    const { look } = bench.view();
+    byId("search-note").textContent = look ? look(bench.scene, search.value) : "";
+  });
   search.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.preventDefault();
+    const { find } = bench.view();
+    const change = find && find(bench.scene, search.value);
+    if (change) bench.go(change);
+    if (find) return;
     const { data, selection } = bench;
     const position = findPosition(data.runs[selection.run].tokens, search.value, selection.read === "row" ? selection.to : selection.from);
     byId("search-note").textContent = position < 0 ? "not there" : `position ${position}`;
@@ -88,17 +109,18 @@ function pressed(id, on) {
 }
 
 /** The parts of the toolbar, the field of the selection that each sets, and whether there is anything to choose. */
+/** @type {Record<string, [string, ((scene: any) => boolean)?]>} */
 const TOOLBAR = {
   "scope-group": ["scope", ({ data }) => data.channels.size > 1], "run-group": ["run", ({ data }) => data.runs.length > 1],
-  "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1],
+  "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data, selection }) => data.runs.length > 1 && !intervalRuns(data).length && !(selection.view === "overview" && chosenLogit(data, selection))],
   "layer-group": ["layer", ({ data }) => data.layered], "cells-group": ["cells", ({ data, selection }) => !data.block(selection.scope).signed],
-  "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2], "zoom-group": ["zoom"],
+  "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2],
+  "zoom-group": ["zoom", ({ data, selection }) => data.words.length >= MANY_TOKENS || selection.zoom !== ""],
 };
 
 /** Shows the controls that change what a view draws, and no other; `fields` are those that it is drawn from. */
 function markToolbar(scene, fields) {
   for (const [id, [field, offered = () => true]] of Object.entries(TOOLBAR)) byId(id).hidden = !fields.includes(field) || !offered(scene);
-  byId("colours").hidden = ["range-label", "root-label", "each-label"].every((id) => byId(id).hidden);
 }
 
 /** Of maps without cells of a row's own, the largest of another token is the largest of all: one of the two is offered. */
@@ -130,14 +152,14 @@ function markCells({ data, selection }) {
 }
 
 /** Writes every control from the selection; the browser's own memory of forms has no say. */
-function markControls(scene, { controls, withoutOwn = false }) {
+export function markControls(scene, { controls, withoutOwn = false }) {
+  byId("colours").hidden = controls.length === 0;
   const { data, selection } = scene;
   for (const [id, [field]] of Object.entries(SELECTS)) byId(id).value = String(selection[field]);
   for (const [id, field] of Object.entries(CHECKS)) byId(id).checked = selection[field] === 1;
   byId("hide-special").checked = selection.hide.includes("special");
   byId("hide-first").checked = selection.hide.includes("first");
   pressed("read", selection.read === "column");
-  pressed("thumbs", selection.thumbs);
   byId("whole").hidden = selection.zoom === "";
   markToolbar(scene, controls);
   markRanges(scene, withoutOwn);
@@ -146,10 +168,22 @@ function markControls(scene, { controls, withoutOwn = false }) {
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }
 
-/** Keys for the whole page: alt with arrows moves token and layer, [ and ] go a step back and on, / searches, z zooms. */
-function connectKeys(bench) {
+/* Keys and gestures, as the help has them. */
+const KEYS = [
+  ["arrows", "read cells of a map; in the overview another layer or token"], ["Enter", "selects the cell"], ["Alt + arrows", "another layer, another row"], ["[ and ]", "the step before, the step after"],
+  ["/", "find a token or a position"], ["z, Esc", "zoom in, back out"], ["drag", "zooms into a part of a map"], ["Shift + click", "on a token: the other end of the cell; on a head: this one alone"], ["f", "files, link, caption"],
+  ["Back", "undoes; the address holds what is selected"],
+];
+
+/** The help, and what the view draws. */
+export function fillHelp() {
+  byId("help").replaceChildren(element("dl", {}, KEYS.flatMap(([key, words]) => [element("dt", { textContent: key }), element("dd", { textContent: words })])));
+}
+
+/** Keys for the whole page: alt with arrows moves token and layer, [ and ] go a step back and on, / searches, z zooms, ? helps. */
+export function connectKeys(bench) {
   document.addEventListener("keydown", (event) => {
-    if (event.target.closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
+    if (/** @type {Element} */ (event.target).closest("input, select, textarea") || event.ctrlKey || event.metaKey) return;
     const { data, selection, scene } = bench;
     const keys = hasMaps(data) ? [...data.channels.values()].filter(({ blockName }) => blockName === data.channels.get(selection.scope).blockName).map(({ key }) => key) : [];
     const at = keys.indexOf(selection.scope);
@@ -163,8 +197,9 @@ function connectKeys(bench) {
       ArrowRight: () => scene.row < scene.axes.nRows - 1 && bench.go({ to: scene.axes.rows[scene.row + 1].position }),
       z: () => bench.go({ zoom: closerAround(scene.axes, selection) }),
       f: () => byId("figure-mode").click(),
+      "?": () => byId("help-mode").click(),
       "/": () => byId("search").focus(),
-      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : selection.heads ? { heads: "" } : {}),
+      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : selection.heads ? { heads: "" } : selection.node >= 0 ? { node: -1 } : {}),
     };
     if (event.key.startsWith("Arrow") && !event.altKey) return;
     if (!(event.key in actions)) return;

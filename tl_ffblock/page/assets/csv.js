@@ -1,5 +1,8 @@
 /* Tables of what is seen as CSV: `{ head, lines, count }`, lines by name and number, made when they are written. No DOM. */
 
+import { namesOfMaps, sideName } from "./phrases.js";
+import { labelsOf } from "./scene.js";
+
 /** A field: quoted; what a spreadsheet would read as a formula begins with an apostrophe. */
 function csvField(value) {
   const written = String(value);
@@ -26,7 +29,7 @@ function fieldWriter() {
 }
 
 /** A table as text. `lines()` goes through its lines; a field is a text, a number, or NaN for what is not there. */
-function csvText({ head, lines }) {
+export function csvText({ head, lines }) {
   const write = fieldWriter();
   const written = [head.map(csvField).join(",")];
   for (const line of lines()) written.push(line.map(write).join(","));
@@ -34,15 +37,15 @@ function csvText({ head, lines }) {
   return written.join("\n");
 }
 
-const CELL_HEAD = ["query", "query_token", "key", "key_token"];
+export const CELL_HEAD = ["query", "query_token", "key", "key_token"];
 
 /** The fields that name a cell. */
-function cellFields({ axes }, labels, row, column) {
+export function cellFields({ axes }, labels, row, column) {
   return [axes.rows[row].position, labels[axes.own[row]], axes.columns[column].position, labels[column]];
 }
 
 /** The cells that exist, as [row, column, index]. */
-function* reachedCells({ axes }) {
+export function* reachedCells({ axes }) {
   for (let row = 0; row < axes.nRows; row++) {
     for (let column = 0; column < axes.nColumns; column++) {
       if (axes.reaches(row, column)) yield [row, column, row * axes.nColumns + column];
@@ -50,7 +53,7 @@ function* reachedCells({ axes }) {
   }
 }
 
-/** The maps that are shown: each cell's numbers and shares, then what stands beside each row. */
+/** The maps that are shown: each cell's numbers and shares, then the columns of each row. */
 function* mapsLines(scene) {
   const { axes, maps, selection, strips } = scene;
   const asShare = selection.cells !== "none";
@@ -74,7 +77,7 @@ function shareHead(name, map, how) {
   return map.scale === "signed" ? `${name}_difference_of_${what}` : `${name}_${what}`;
 }
 
-function mapsTable(scene) {
+export function mapsTable(scene) {
   const { data, axes, maps, selection } = scene;
   const names = namesOfMaps(scene, ({ run, key }) => sideName(data, run, key));
   const asShares = (name, side, how) => (how === "none" ? name : shareHead(name, maps[side], how));

@@ -1,5 +1,12 @@
 /* What is seen, as files: SVG with vector cells, PNG, CSV; and words to copy. */
 
+import { option } from "./controls.js";
+import { csvText, mapsTable } from "./csv.js";
+import { figureChoice, figureOf, figureScene, figureSvg, paintFigure, vectorFigure } from "./figure.js";
+import { bytesOf, formatNumber } from "./numbers.js";
+import { captionOf, fileName, mapsWords, titleOf } from "./phrases.js";
+import { byId, element, writeText } from "./svg.js";
+
 function save(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
@@ -92,7 +99,7 @@ function markFigureMaps(bench) {
 }
 
 /** Writes the caption, and lets the buttons be pressed that the view has an answer to. */
-function markExports(bench) {
+export function markExports(bench) {
   const view = bench.view();
   markFigureMaps(bench);
   for (const id of ["save-png", "save-svg", "save-csv"]) {
@@ -103,7 +110,7 @@ function markExports(bench) {
   byId("caption").textContent = captionNow(bench);
 }
 
-function connectExports(bench) {
+export function connectExports(bench) {
   byId("save-png").addEventListener("click", () => savePng(bench));
   byId("save-svg").addEventListener("click", () => saveSvg(bench));
   byId("save-csv").addEventListener("click", () => saveCsv(bench, bench.view()));

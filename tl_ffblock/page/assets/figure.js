@@ -1,5 +1,11 @@
 /* What is seen as a figure for paper or slides: a headline, the view's own drawing, the text below it; as SVG, and painted for PNG. */
 
+import { paint, scratch, shapesOf, vectorCells } from "./cells.js";
+import { paletteOf } from "./colours.js";
+import { hatchPattern } from "./furniture.js";
+import { modelReading } from "./phrases.js";
+import { FONT, SVG, byId, rectangle, svg, text, wrapText } from "./svg.js";
+
 /* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height of a slide. */
 const FIGURE_SIZES = { column: [326, 420, 0], page: [672, 900, 0], slide: [1280, 1280, 720] };
 /* Pixels of the file that a figure for paper may be high. */
@@ -19,14 +25,14 @@ function usualMaps(scene, size) {
 }
 
 /** The size and the maps that are asked for. */
-function figureChoice({ scene, figureOfMap }) {
+export function figureChoice({ scene, figureOfMap }) {
   const size = byId("figure-size").value;
   const roles = figureMaps(scene, size);
   return { size, panel: roles.includes(figureOfMap) ? figureOfMap : usualMaps(scene, size), roles };
 }
 
 /** The scene as a file has it: light, with the maps that are asked for. */
-function figureScene(bench) {
+export function figureScene(bench) {
   const { size, panel } = figureChoice(bench);
   const { scene } = bench;
   return { ...scene, selection: { ...scene.selection, panel }, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
@@ -49,7 +55,7 @@ function writtenLines(lines, { size, ...attributes }, y, fill) {
  * drawing. A view's drawing is `{ groups, height }`, at most `scene.room` high where that is not 0; a group has a place, `pictures`
  * of cells in it, and SVG nodes over these.
  */
-function figureOf(bench) {
+export function figureOf(bench) {
   const { size } = figureChoice(bench);
   const onScreen = Math.max(640, bench.width);
   const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
@@ -72,7 +78,7 @@ function figureOf(bench) {
 }
 
 /** The figure as SVG; `cellsOf(group)` gives the shapes of a group's cells, `ground` what lies below all. */
-function figureSvg({ scene, head, foot, groups, width, height, shown }, cellsOf, ground) {
+export function figureSvg({ scene, head, foot, groups, width, height, shown }, cellsOf, ground) {
   const drawn = groups.map((group) => svg("g", { transform: `translate(${group.x} ${group.y})` }, [...cellsOf(group), ...group.nodes]));
   const drawing = svg("svg", { xmlns: SVG, width: shown, height: (height * shown) / width, viewBox: `-8 -8 ${width} ${height}`, "font-family": FONT }, [
     hatchPattern(scene.palette), ...ground, ...head, ...drawn, ...foot,
@@ -81,7 +87,7 @@ function figureSvg({ scene, head, foot, groups, width, height, shown }, cellsOf,
 }
 
 /** The figure with vector cells, as far as there are not too many. */
-function vectorFigure(figure) {
+export function vectorFigure(figure) {
   const { palette } = figure.scene;
   const most = vectorCells(figure.groups.flatMap(({ pictures }) => pictures));
   const cellsOf = ({ pictures }) => pictures.flatMap((place) => shapesOf(place, palette, most));
@@ -89,7 +95,7 @@ function vectorFigure(figure) {
 }
 
 /** Paints the figure's ground and cells; what stands around them is drawn over it. */
-function paintFigure(context, { scene, groups, width, height }) {
+export function paintFigure(context, { scene, groups, width, height }) {
   const [across, down] = [context.canvas.width / width, context.canvas.height / height];
   context.setTransform(across, 0, 0, down, 8 * across, 8 * down);
   context.imageSmoothingEnabled = false;

@@ -1,12 +1,20 @@
 /* One map as SVG: title, axes, legend, strips, cells out of reach. The cells themselves come from cells.js. */
 
+import { shadeOf } from "./colours.js";
+import { BOLD, LABEL, STRIP, TITLE_HEIGHT, indexWidth, labelSize } from "./layout.js";
+import { formatRough } from "./numbers.js";
+import { hasCrosses, isClipped, subtitleOf, titleOf } from "./phrases.js";
+import { fitText, rectangle, svg, text, textWidth, upright } from "./svg.js";
+import { intervalOf } from "./tables.js";
+import { positionNumber } from "./text.js";
+
 /** Every how many lines of this size a label stands, so that labels keep a readable distance. */
-function labelStep(size) {
+export function labelStep(size) {
   return Math.max(1, Math.ceil(LABEL.spacing / size));
 }
 
 /** Whether a label stands at `index`: every so many, and at the selected one, to which the others keep their distance. */
-function isLabelled(index, every, selected) {
+export function isLabelled(index, every, selected) {
   return index === selected || (index % every === 0 && Math.abs(index - selected) >= every);
 }
 
@@ -51,7 +59,7 @@ function selectedLabel(labels, selected, [first, last], size, draw) {
 }
 
 /** Labels of a frame's columns; `mark(column)` gives the selected one's and hides those in its way. */
-function columnLabels(scene, frame) {
+export function columnLabels(scene, frame) {
   const [, , left, right] = scene.window;
   const draw = (column, weight) => columnLabel(scene, frame, column, weight);
   const labels = regularLabels(left, right, frame.cell.width, draw);
@@ -85,7 +93,7 @@ function stripFrames({ palette }, frame) {
 }
 
 /** What stands above a map and stays in sight while it is scrolled: names of columns, of those beside it too; `frame.columns` can be marked. */
-function columnHeads(scene, frame) {
+export function columnHeads(scene, frame) {
   const style = { "font-size": 11, fill: scene.palette.grey };
   frame.columns = columnLabels(scene, frame);
   const beside = frame.pictures.slice(1).map(({ name, x }) => upright(name, x + STRIP.width - 2, frame.top - 5, style));
@@ -96,7 +104,7 @@ const RAMP_STOPS = 24;
 let gradients = 0;
 
 /** A scale's colours as a gradient, whatever numbers stand at it: even steps of the ramp, which is straight between them to the eye. */
-function rampGradient(scene, { scale }) {
+export function rampGradient(scene, { scale }) {
   const from = scale === "signed" ? -1 : 0;
   const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, i) => {
     const shade = shadeOf(scene.palette, from + (i / RAMP_STOPS) * (1 - from), 1, scale, scene.selection.root);
@@ -143,7 +151,7 @@ function legendTicks(scene, frame) {
 
 const HATCH = "not-reachable";
 
-function hatchPattern(palette) {
+export function hatchPattern(palette) {
   return svg("defs", {}, [
     svg("pattern", { id: HATCH, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, [
       rectangle(0, 0, 6, 6, palette.out), rectangle(0, 0, 1, 6, palette.hatch),
@@ -165,7 +173,7 @@ function unreachable(scene, frame) {
 }
 
 /** What stands around a map whatever its numbers, but above it: names of rows, frames, cells out of reach; `frame.rows` can be marked. */
-function surroundings(scene, frame) {
+export function surroundings(scene, frame) {
   frame.rows = rowLabels(scene, frame);
   return [
     rowsTitle(scene, frame), ...frame.rows.nodes, ...unreachable(scene, frame),
@@ -174,7 +182,27 @@ function surroundings(scene, frame) {
   ];
 }
 
-/** What is said of a map and its numbers: titles and legend. */
-function statements(scene, frame) {
-  return [...titles(scene, frame), ...legendWords(scene, frame)];
+/** Of an average crosses on the cells whose interval contains zero. */
+function uncertain(scene, frame) {
+  const { data, axes, selection, window: [top, bottom, left, right] } = scene;
+  const ends = hasCrosses(scene, frame.map) && intervalOf(data, frame.map.run, frame.map.key, selection.layer);
+  const { width, height } = frame.cell;
+  if (!ends) return [];
+  const air = Math.min(2, width / 5, height / 5);
+  const crosses = [];
+  for (let row = top; row <= bottom; row++) {
+    for (let column = left; column <= right; column++) {
+      const [low, high] = ends.map((end) => end[row * axes.nColumns + column]);
+      if (!(low <= 0 && high >= 0 && low < high)) continue;
+      const [x, y] = [frame.left + (column - left) * width, frame.top + (row - top) * height];
+      const [across, down] = [width - 2 * air, height - 2 * air];
+      crosses.push(`M${x + air} ${y + air}l${across} ${down}m0 ${-down}l${-across} ${down}`);
+    }
+  }
+  return crosses.length ? [svg("path", { d: crosses.join(""), stroke: scene.palette.grey, "stroke-width": Math.min(1, air / 2), fill: "none", class: "uncertain" })] : [];
+}
+
+/** What is said of a map and its numbers: titles, crosses and legend. */
+export function statements(scene, frame) {
+  return [...titles(scene, frame), ...uncertain(scene, frame), ...legendWords(scene, frame)];
 }

@@ -1,5 +1,8 @@
 /* The card of a node: what it says, and what it is the sum of. */
 
+import { plainNumber, signedNumber } from "./graph_words.js";
+import { element } from "./svg.js";
+
 function cardRow(cells, action) {
   const row = element("tr");
   cells.forEach((content, column) => {
@@ -47,7 +50,7 @@ function factsTable(scene, node) {
 }
 
 /** The card of a node, or what to do where none is chosen. */
-function nodeCard(scene, index, go) {
+export function nodeCard(scene, index, go) {
   const { data, target } = scene;
   if (index === null) return [element("p", { className: "note", textContent: "Choose a node: its card says what it writes as tokens, and what it is the sum of." })];
   const node = data.nodes[index];

@@ -1,15 +1,15 @@
 /* Where the nodes of a layered graph stand, and which edges are shown. No DOM. */
 
-const CARD = { width: 76, height: 28, gap: 4, apart: 26, lane: 14, top: 34, left: 10, most: 190 };
+export const CARD = { width: 76, height: 28, gap: 4, apart: 26, lane: 14, top: 34, left: 10, most: 190 };
 
 /** Edges that the slider can hide, the weightiest first, for a target; without targets by size. */
-function ranked(data, target) {
+export function ranked(data, target) {
   const weight = (edge) => (data.targets.length ? Math.abs(edge.weights[target] ?? 0) : edge.unit in data.widths ? edge.size : 0);
   return data.edges.map((edge, index) => ({ index, weight: weight(edge) })).filter(({ index }) => !data.edges[index].always).sort((a, b) => b.weight - a.weight || a.index - b.index);
 }
 
 /** What is shown at a position of the slider: edges and nodes by number, and in words what is not. */
-function shownAt(data, target, order, amount) {
+export function shownAt(data, target, order, amount) {
   const edges = new Set(data.edges.flatMap((edge, index) => (edge.always ? [index] : [])));
   for (const { index } of order.slice(0, amount)) edges.add(index);
   const nodes = new Set();
@@ -20,7 +20,7 @@ function shownAt(data, target, order, amount) {
 }
 
 /** Places of the shown nodes: columns side by side, lanes below each other, nodes of a column and lane stacked about its middle, but not far below its top. */
-function placesOf(data, shown, size = CARD) {
+export function placesOf(data, shown, size = CARD) {
   const cells = new Map();
   const used = new Set();
   for (const index of shown.nodes) {
@@ -48,19 +48,19 @@ function placesOf(data, shown, size = CARD) {
 }
 
 /** The largest size of each unit that is drawn as a width. */
-function largestSizes(data) {
+export function largestSizes(data) {
   const sizes = {};
   for (const { unit, size } of data.edges) if (unit in data.widths) sizes[unit] = Math.max(sizes[unit] || 0, Math.abs(size));
   return sizes;
 }
 
 /** Pixels: the square root of the size, so that small ones are seen. */
-function widthOf(edge, sizes) {
+export function widthOf(edge, sizes) {
   return sizes[edge.unit] ? 0.8 + 9 * Math.sqrt(Math.abs(edge.size) / sizes[edge.unit]) : 1.1;
 }
 
 /** Where colours are full: the 98th percentile of what can be hidden, or the largest of all. */
-function shareLimit(data, target) {
+export function shareLimit(data, target) {
   const sizes = (edges) => edges.map((edge) => Math.abs(edge.shares[target] ?? 0)).filter((share) => share > 0).sort((a, b) => a - b);
   const held = sizes(data.edges.filter((edge) => !edge.always));
   const list = held.length ? held : sizes(data.edges);

@@ -1,7 +1,12 @@
 /* The picture of a graph: cards in columns, edges as bands. */
 
+import { SHADES, hexToRgb, readableOn } from "./colours.js";
+import { widthOf } from "./graph_layout.js";
+import { signedNumber } from "./graph_words.js";
+import { FONT, SVG, fitText, rectangle, svg, text } from "./svg.js";
+
 /** The colour of a share: the ramp's ink of its sign, full at the limit; grey where nothing of the target flows. */
-function shareInk(palette, share, limit, least = 0) {
+export function shareInk(palette, share, limit, least = 0) {
   if (!share) return palette.line;
   const step = Math.round(SHADES * Math.max(least, Math.sqrt(Math.min(1, Math.abs(share) / limit))));
   return palette.ramps[share > 0 ? "gain" : "loss"][step].hex;
@@ -12,20 +17,33 @@ function rankInk(palette, rank) {
   return rank ? palette.ramps.contribution[Math.round(SHADES * Math.max(0.04, 1 - Math.log10(rank) / 4.7))].hex : palette.paper;
 }
 
-function nodeInk(scene, node) {
+/** Clear readings are dark, flat ones pale, in even steps up to the flattest of the page. */
+export function entropyInk({ palette, flattest }, entropy) {
+  return palette.ramps.contribution[Math.round(SHADES * Math.max(0.04, 1 - entropy / (flattest || 1)))].hex;
+}
+
+/** An edge has the entropy of the node that it leaves, unless it is a number. */
+export function edgeInk(scene, edge) {
+  const { data, palette, target, limit } = scene;
+  if (scene.inks !== "entropy") return data.targets.length ? shareInk(palette, edge.shares[target], limit, 0.22) : palette.line;
+  const { entropy } = data.nodes[edge.source];
+  return entropy === null || !(edge.unit in data.widths) ? palette.line : entropyInk(scene, entropy);
+}
+
+export function nodeInk(scene, node) {
+  if (scene.inks === "entropy") return node.entropy === null ? scene.palette.paper : entropyInk(scene, node.entropy);
   if (scene.inks === "rank" && scene.data.targets.length) return rankInk(scene.palette, node.ranks[scene.target]);
   return node.shares.length && node.shares[scene.target] ? shareInk(scene.palette, node.shares[scene.target], scene.limit) : scene.palette.paper;
 }
 
 function edgeView(scene, index) {
-  const { data, palette, layout, target } = scene;
+  const { data, layout } = scene;
   const edge = data.edges[index];
   const { size, places } = layout;
   const [from, to] = [places.get(edge.source), places.get(edge.target)];
   const [x1, y1, x2, y2] = [from.x + size.width, from.y + size.height / 2, to.x, to.y + size.height / 2];
   const bend = Math.max(size.apart / 2, (x2 - x1) / 2);
-  const ink = data.targets.length ? shareInk(palette, edge.shares[target], scene.limit, 0.22) : palette.line;
-  const path = svg("path", { class: "graph-edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, fill: "none", stroke: ink, "stroke-width": widthOf(edge, scene.largest), "stroke-opacity": 0.8 });
+  const path = svg("path", { class: "graph-edge", d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`, fill: "none", stroke: edgeInk(scene, edge), "stroke-width": widthOf(edge, scene.largest), "stroke-opacity": 0.8 });
   if (!(edge.unit in data.widths)) path.setAttribute("stroke-dasharray", "4 3");
   path.dataset.edge = index;
   return path;
@@ -38,7 +56,7 @@ function restView(scene, index) {
   if (!node.unseen) return [];
   const share = node.rest_shares[scene.target] || 0;
   const y = place.y + scene.layout.size.height - 5;
-  return [svg("path", { class: "graph-edge", d: `M${place.x - 14} ${y + 9}L${place.x} ${y}`, stroke: shareInk(scene.palette, share, scene.limit, 0.22), "stroke-width": 2, "stroke-dasharray": "2 2" })];
+  return [svg("path", { class: "graph-edge", d: `M${place.x - 14} ${y + 9}L${place.x} ${y}`, stroke: scene.inks === "entropy" ? scene.palette.line : shareInk(scene.palette, share, scene.limit, 0.22), "stroke-width": 2, "stroke-dasharray": "2 2" })];
 }
 
 function nodeView(scene, index) {
@@ -69,7 +87,7 @@ function columnTitle(scene, { title, x }) {
 }
 
 /** Titles of columns by themselves, which lie on those of the picture and stay in sight where that is scrolled. */
-function headingsView(scene) {
+export function headingsView(scene) {
   const { layout, palette } = scene;
   const headings = svg("svg", { class: "headings", width: layout.width, height: HEADINGS, "font-family": FONT, "aria-hidden": "true" }, [
     rectangle(0, 0, layout.width, HEADINGS, palette.paper), ...layout.columns.flatMap((column) => columnTitle(scene, column)),
@@ -79,7 +97,7 @@ function headingsView(scene) {
 }
 
 /** The whole picture. */
-function graphView(scene) {
+export function graphView(scene) {
   const { data, layout, shown, palette } = scene;
   const edges = [...shown.edges].sort((a, b) => Math.abs(data.edges[a].shares[scene.target] || 0) - Math.abs(data.edges[b].shares[scene.target] || 0));
   return svg("svg", { xmlns: SVG, width: layout.width, height: layout.height, viewBox: `0 0 ${layout.width} ${layout.height}`, "font-family": FONT }, [
@@ -98,7 +116,7 @@ const PAPER_STRIP = 900;
  * The picture on paper: strips of as many columns as a sheet holds, below each other. Each begins with the column that the
  * one before ended with, so that every edge between neighbours is whole in one of them, and ends below its lowest card.
  */
-function paperStrips(picture, { columns, places, width, size }) {
+export function paperStrips(picture, { columns, places, width, size }) {
   if (width <= PAPER_STRIP) return [picture];
   const step = size.width + size.apart;
   const held = Math.floor((PAPER_STRIP - 2 * size.left + size.apart) / step);
@@ -115,7 +133,7 @@ function paperStrips(picture, { columns, places, width, size }) {
 }
 
 /** Marks a node with all that enters and leaves it; null lets go. */
-function light(picture, data, index) {
+export function light(picture, data, index) {
   picture.classList.toggle("lit", index !== null);
   const near = new Set([index]);
   for (const path of picture.querySelectorAll("[data-edge]")) {

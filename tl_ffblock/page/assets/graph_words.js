@@ -1,13 +1,13 @@
 /* Numbers and sentences of a graph. No DOM. */
 
-function plainNumber(value) {
+export function plainNumber(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
   if (size !== 0 && (size < 0.001 || size >= 100000)) return value.toExponential(1).replaceAll("-", "−");
   return String(Number(value.toPrecision(3))).replaceAll("-", "−");
 }
 
-function signedNumber(value) {
+export function signedNumber(value) {
   return value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${plainNumber(value)}`;
 }
 
@@ -15,13 +15,13 @@ function percent(part) {
   return part > 0.995 && part < 1 ? "99 %" : `${Math.round(100 * part)} %`;
 }
 
-function shownText(data, shown, order, amount) {
+export function shownText(data, shown, order, amount) {
   const fixed = data.edges.length - order.length;
   const by = data.targets.length ? "the sizes of all shares that can be hidden" : "the sizes of all edges that can be hidden";
   const always = fixed ? ` and ${fixed} that always are` : "";
   return `${amount} of the page's ${order.length} edges${always}; they carry ${percent(shown.carried)} of ${by}. What is hidden stays in the sums of the cards.`;
 }
 
-function targetText(target) {
+export function targetText(target) {
   return `${target.token ? `${target.name}: ${target.token}` : target.name} = ${plainNumber(target.value)}`;
 }

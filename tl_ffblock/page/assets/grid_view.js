@@ -1,5 +1,15 @@
 /* View: every layer and head as a small map; a click opens it. */
 
+import { labelStep } from "./furniture.js";
+import { tableOfHeads } from "./heads_figure.js";
+import { blockChoice, headBlock, headKeysOf, isResidual } from "./heads_view.js";
+import { mapPicture, smallMap } from "./maps_view.js";
+import { cellMeaning } from "./phrases.js";
+import { inPieces } from "./place.js";
+import { aloneAt } from "./scene.js";
+import { allowsShares } from "./selection.js";
+import { element, fitText, svg, text, textWidth } from "./svg.js";
+
 const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
 const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22 };
 
@@ -23,7 +33,7 @@ function gridNote(scene) {
 }
 
 /** What its drawing is made from; the layer and head that are selected are marks. */
-function gridFields({ data, selection }) {
+export function gridFields({ selection }) {
   return ["run", "cells", "range", "root", "words", "hide", "block", ...(selection.block ? [] : ["scope"])];
 }
 
@@ -46,7 +56,7 @@ function shortHead(data, key) {
   return data.channels.get(key).name.replace(/^head /, "");
 }
 
-function gridView(scene, go, width) {
+export function gridView(scene, go, width) {
   const { data } = scene;
   const keys = gridKeys(scene);
   const size = gridSize(keys.length, width);
@@ -68,7 +78,7 @@ function gridView(scene, go, width) {
 }
 
 /** The small maps for a file; too narrow a figure makes them smaller than the screen does. */
-function gridFigure(scene, width) {
+export function gridFigure(scene, width) {
   const { data, palette } = scene;
   const keys = gridKeys(scene);
   const step = Math.min(gridSize(keys.length, width) + GRID.gap, (width - GRID.label) / keys.length, scene.room ? (scene.room - GRID.head) / data.layers.length : Infinity);
@@ -88,7 +98,7 @@ function gridFigure(scene, width) {
   return { groups: [{ x: 0, y: 0, pictures, nodes: [...layers, ...heads, ...frames] }], height: GRID.head + data.layers.length * step };
 }
 
-function gridWords(scene) {
+export function gridWords(scene) {
   const { data, selection } = scene;
   const [name, block] = headBlock(data, selection);
   const cells = gridCells(scene);
@@ -98,7 +108,7 @@ function gridWords(scene) {
   };
 }
 
-function gridTable(scene) {
+export function gridTable(scene) {
   const indices = headBlock(scene.data, scene.selection)[1].channels.map((_, index) => index);
   return tableOfHeads(scene, indices, scene.data.layers);
 }

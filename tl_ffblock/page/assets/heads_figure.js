@@ -1,5 +1,15 @@
 /* The view of heads as files: curves with a legend, what is said of them, their numbers. */
 
+import { CELL_HEAD, cellFields, reachedCells } from "./csv.js";
+import {
+  SIGNS, eachLine, emphasise, headBlock, headInk, headKeysOf, headLines, headMap, headsNote, lineCurve, lineLabels, linesCanvas, linesHeadings,
+  linesPlace, paintLines, segmentBars, segmentsShown, shownHeads,
+} from "./heads_view.js";
+import { formatChange, formatNumber } from "./numbers.js";
+import { cannotSee, tokenWords } from "./phrases.js";
+import { labelsOf, ownColumn } from "./scene.js";
+import { rectangle, svg, text, textWidth } from "./svg.js";
+
 const VECTOR_LINES = 3000;
 
 /** The lines for a file: curves, or where there are thousands a picture. */
@@ -21,7 +31,7 @@ function lineShapes(scene, place, lines) {
 function lineColours({ data, selection, palette }) {
   const [, block] = headBlock(data, selection);
   if (block.signed) return SIGNS.map(([ink, sign]) => [palette[ink], sign]);
-  return shownHeads(data, selection).map((index) => [HEAD_COLOURS[index % HEAD_COLOURS.length], block.channels[index].name]);
+  return shownHeads(data, selection).map((index) => [headInk(index), block.channels[index].name]);
 }
 
 /** Which colour is what, in lines of `width`. */
@@ -38,7 +48,7 @@ function headsLegend(scene, width) {
 }
 
 /** The lines for a file, with a legend above them. */
-function headsFigure(scene, width) {
+export function headsFigure(scene, width) {
   const colours = headsLegend(scene, width);
   const place = linesPlace(scene, width);
   const labels = lineLabels(scene, place, place.height);
@@ -71,7 +81,7 @@ function betweenWords({ data, selection }) {
   return ` Only lines to ${to} from ${from} are drawn.`;
 }
 
-function headsWords(scene) {
+export function headsWords(scene) {
   const { data, selection } = scene;
   const [name, block] = headBlock(data, selection);
   const shown = shownHeads(data, selection);
@@ -84,7 +94,7 @@ function headsWords(scene) {
 }
 
 /** Numbers of heads, a column for each of `indices`, of `layers`; of the rows and columns that are `shown`. */
-function tableOfHeads(scene, indices, layers, shown = { row: () => true, column: () => true }) {
+export function tableOfHeads(scene, indices, layers, shown = { row: (_) => true, column: (_) => true }) {
   const { data, selection, axes } = scene;
   const [, block] = headBlock(data, selection);
   const keys = headKeysOf(data, selection);
@@ -99,6 +109,6 @@ function tableOfHeads(scene, indices, layers, shown = { row: () => true, column:
   return { head, lines, count: layers.length * axes.nRows * axes.nColumns };
 }
 
-function headsTable(scene) {
+export function headsTable(scene) {
   return tableOfHeads(scene, shownHeads(scene.data, scene.selection), [scene.selection.layer], segmentsShown(scene));
 }

@@ -1,31 +1,46 @@
 /* View: lines between tokens, one colour a head; to the left who takes, to the right where from. */
 
-/* Okabe and Ito (2008): told apart by colour-blind readers; after eight they begin again. */
-const HEAD_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999999", "#b8a800"];
-const LINES = { row: 20, smallest: 11, printed: 3, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04 };
+import { placed } from "./cells.js";
+import { option } from "./controls.js";
+import { isLabelled, labelStep } from "./furniture.js";
+import { LABEL } from "./layout.js";
+import { formatPercent, formatRough } from "./numbers.js";
+import { madeFrom } from "./place.js";
+import { selectionAt } from "./pointing.js";
+import { labelsOf } from "./scene.js";
+import { isBetween } from "./selection.js";
+import { largest, taken } from "./shares.js";
+import { element, fitText, rectangle, svg, text, textWidth } from "./svg.js";
+import { blocksOf, channelKey, latest } from "./tables.js";
+import { mapOfWords, positionNumber, segmentOf } from "./text.js";
 
-function hasHeads(data) {
+/* Krzywinski (2020), but for darker light ones: twelve that colour-blind readers tell apart; then they begin again. */
+export const HEAD_COLOURS = ["#008df9", "#e20134", "#009f81", "#c78a00", "#8400cd", "#ff6e3a", "#00b3a0", "#9f0162", "#5b7f00", "#ff5aaf", "#0050a0", "#a40122"];
+/* `most` lines that are not of the token that is read; `apart`: pixels between lines of several heads between the same two tokens. */
+const LINES = { row: 20, smallest: 11, printed: 3, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04, most: 300, apart: 1.8, square: 7 };
+
+export function hasHeads(data) {
   return blocksOf(data, "head").length > 0;
 }
 
 /** The block of heads that is shown: the one chosen, else that of the scope, else the first. */
-function headBlock(data, selection) {
+export function headBlock(data, selection) {
   const blocks = blocksOf(data, "head");
   const scope = data.channels.get(selection.scope);
   return blocks.find(([name]) => name === selection.block) || blocks.find(([name, block]) => block.of === scope.name || name === scope.blockName) || blocks[0];
 }
 
-function headKeysOf(data, selection) {
+export function headKeysOf(data, selection) {
   const [name, block] = headBlock(data, selection);
   return block.channels.map((channel) => channelKey(data, name, channel.name));
 }
 
-function isResidual(channel) {
+export function isResidual(channel) {
   return channel.name === "residual";
 }
 
 /** Indices of the heads whose lines are drawn. None named means all heads; the residual, beside which they would be pale, only where it is named. */
-function shownHeads(data, selection) {
+export function shownHeads(data, selection) {
   const [, block] = headBlock(data, selection);
   const named = selection.heads.split(".").filter(Boolean).map(Number).filter((index) => index < block.channels.length);
   if (named.length) return named;
@@ -34,7 +49,7 @@ function shownHeads(data, selection) {
   return heads.length ? heads : every;
 }
 
-function headMap(scene, key) {
+export function headMap(scene, key) {
   const { data, selection, axes, hidden } = scene;
   const raw = data.matrix(selection.run, key, selection.layer);
   return taken(axes, selection.words ? mapOfWords(axes, raw, data.words.length) : raw, hidden, false);
@@ -55,7 +70,7 @@ function headButtons(scene, go) {
     const on = shown.includes(index);
     const button = element("button", { type: "button", className: "head", textContent: channel.name.replace(/^head /, ""), title: `${channel.name}: click shows or hides, shift-click shows it alone` });
     button.setAttribute("aria-pressed", String(on));
-    if (!block.signed) button.style.borderBottom = `4px solid ${HEAD_COLOURS[index % HEAD_COLOURS.length]}`;
+    if (!block.signed) button.style.setProperty("--head", headInk(index));
     button.addEventListener("click", (event) => go({ heads: toggledHeads(scene, index, event.shiftKey) }));
     return button;
   });
@@ -79,7 +94,7 @@ function betweenChoice(scene, go) {
 }
 
 /** Whether rows and columns belong to the two segments that are shown, by the column of each. */
-function segmentsShown({ data, selection, axes }) {
+export function segmentsShown({ data, selection, axes }) {
   const [to, from] = selection.between.split("-").map(Number);
   const own = axes.columns.map(({ position }) => segmentOf(data, position));
   const all = selection.between === "";
@@ -87,7 +102,7 @@ function segmentsShown({ data, selection, axes }) {
 }
 
 /** The list of blocks of heads; alone it is a word. */
-function blockChoice(scene, go) {
+export function blockChoice(scene, go) {
   const { data, selection } = scene;
   const [now] = headBlock(data, selection);
   const select = element("select", {}, blocksOf(data, "head").map(([name, block]) => option(name, block.title)));
@@ -101,7 +116,7 @@ function blockChoice(scene, go) {
 const linesKept = latest();
 
 /** All lines worth drawing, kept while they are those of the same maps. */
-function headLines(scene) {
+export function headLines(scene) {
   return linesKept(madeFrom(scene, headsFields(scene), 0), () => linesOf(scene));
 }
 
@@ -124,25 +139,31 @@ function linesOf(scene) {
 }
 
 /** What the view's drawing is made from; tokens that are selected are marks. */
-function headsFields({ selection }) {
+export function headsFields({ selection }) {
   return ["run", "layer", "heads", "between", "block", "words", "hide", ...(selection.block ? [] : ["scope"])];
+}
+
+export function headInk(index) {
+  return HEAD_COLOURS[index % HEAD_COLOURS.length];
 }
 
 /** The colour of lines: of a head, or where numbers have signs of gain and loss. */
 function lineInk({ data, selection, palette }) {
   const { signed } = headBlock(data, selection)[1];
-  return ([, , share, head]) => (signed ? palette[share < 0 ? "loss" : "gain"] : HEAD_COLOURS[head % HEAD_COLOURS.length]);
+  return ([, , share, head]) => (signed ? palette[share < 0 ? "loss" : "gain"] : headInk(head));
 }
 
 /** Calls `draw(line, colour, opacity, width)` for every line; those of the token that is read or selected stand out, and come last. */
-function eachLine(scene, lines, target, draw) {
+export function eachLine(scene, lines, target, draw) {
   const { selection, row, column } = scene;
   const ink = lineInk(scene);
   const focus = target || (selection.read === "row" ? { row } : { column });
   const belongs = ([r, c]) => (focus.row === undefined || focus.row === r) && (focus.column === undefined || focus.column === c);
+  const [strongest, heads] = [lines.length - LINES.most, shownHeads(scene.data, selection)];
   for (const passing of [false, true]) {
-    for (const line of lines) {
-      if (belongs(line) !== passing) continue;
+    for (const [rank, line] of lines.entries()) {
+      if (belongs(line) !== passing || (!passing && rank < strongest)) continue;
+      line[4] = (heads.indexOf(line[3]) - (heads.length - 1) / 2) * LINES.apart;
       const size = Math.abs(line[2]);
       if (passing) draw(line, ink(line), Math.min(1, 0.15 + size), 2);
       else draw(line, ink(line), 0.3 * size, 1);
@@ -151,12 +172,13 @@ function eachLine(scene, lines, target, draw) {
 }
 
 /** A line's ends and the points that bend it. */
-function lineCurve(place, [row, column]) {
-  const [from, to] = [place.y(row), place.yColumn(column)];
+export function lineCurve(place, [row, column, , , beside = 0]) {
+  const offset = Math.max(-place.height / 2, Math.min(place.height / 2, beside));
+  const [from, to] = [place.y(row) + offset, place.yColumn(column) + offset];
   return [place.left, from, place.left + 70, from, place.right - 70, to, place.right, to];
 }
 
-function paintLines(scene, canvas, place, lines, target) {
+export function paintLines(scene, canvas, place, lines, target) {
   const context = canvas.getContext("2d");
   context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
   context.clearRect(0, 0, canvas.width, canvas.height);
@@ -170,13 +192,13 @@ function paintLines(scene, canvas, place, lines, target) {
   });
 }
 
-function linesCanvas(scene, place) {
+export function linesCanvas(scene, place) {
   const [wide, high] = place.size;
   return placed(element("canvas", { width: Math.round(wide * scene.ratio), height: Math.round(high * scene.ratio) }), 0, 0, wide, high);
 }
 
 /** Both columns of tokens: each its node and what it stands for. */
-function lineLabels(scene, place, height) {
+export function lineLabels(scene, place, height) {
   const { axes, palette } = scene;
   const labels = labelsOf(scene);
   const shown = segmentsShown(scene);
@@ -198,7 +220,7 @@ function lineLabels(scene, place, height) {
 }
 
 /** Beside both columns of tokens a bar along each segment, with its name where that fits. */
-function segmentBars(scene, place) {
+export function segmentBars(scene, place) {
   const { data, axes, palette } = scene;
   const of = axes.columns.map(({ position }) => segmentOf(data, position));
   return data.segments.flatMap(([name], index) => {
@@ -211,17 +233,20 @@ function segmentBars(scene, place) {
 }
 
 /** Where rows, columns and lines stand. */
-function linesPlace(scene, width) {
+export function linesPlace(scene, width) {
   const { axes } = scene;
   const height = Math.max(scene.room ? LINES.printed : LINES.smallest, Math.min(LINES.row, (scene.room ? scene.room - 60 : 1400) / axes.nColumns));
   const left = Math.min(LINES.label, Math.max(70, (width - 90) / 3));
   const right = Math.min(width - left, left + Math.max(LINES.gap, Math.min(520, 0.55 * width)));
   const yColumn = (column) => LINES.head + (column + 0.5) * height;
-  return { height, left, right, yColumn, y: (row) => yColumn(axes.own[row]), size: [right + left, LINES.head + axes.nColumns * height + 8] };
+  const widest = Math.max(...labelsOf(scene).map((label) => textWidth(label.slice(0, 60), Math.min(13, Math.max(LABEL.smallest, height)))));
+  const squares = right + 32 + Math.min(widest, left - 26);
+  const room = scene.room ? 0 : shownHeads(scene.data, scene.selection).length * (LINES.square + 1) + 8;
+  return { height, left, right, squares, yColumn, y: (row) => yColumn(axes.own[row]), size: [right + left + room, LINES.head + axes.nColumns * height + 8] };
 }
 
 /** What stands above both columns of tokens. */
-function linesHeadings(scene, place) {
+export function linesHeadings(scene, place) {
   const heading = { "font-size": 11, fill: scene.palette.grey };
   const room = (words, short) => (textWidth(words, 11) <= place.left ? words : short);
   return [
@@ -240,15 +265,29 @@ function linesDrawing(scene, place, labels, go) {
   return drawing;
 }
 
-function emphasise(scene, labels) {
+/** Beside each token that the one which is read takes from, a square for every head: the stronger, the more comes through it. */
+function headSquares(scene, place, { lines }) {
+  const { selection, row, column } = scene;
+  const ink = lineInk(scene);
+  const heads = shownHeads(scene.data, selection);
+  const size = Math.min(LINES.square, place.height - 2);
+  return lines.filter(([r, c]) => (selection.read === "row" ? r === row : c === column)).map((line) => {
+    const [y, x] = [selection.read === "row" ? place.yColumn(line[1]) : place.y(line[0]), place.squares + heads.indexOf(line[3]) * (size + 1)];
+    const square = rectangle(x, y - size / 2, size, size, ink(line));
+    square.setAttribute("fill-opacity", Math.min(1, 0.1 + 0.9 * Math.abs(line[2])).toFixed(2));
+    return square;
+  });
+}
+
+export function emphasise(scene, labels) {
   for (const { node, target } of labels) node.setAttribute("font-weight", target.row === scene.row || target.column === scene.column ? 700 : 400);
 }
 
-function headsNote({ data, selection }, limit) {
+export function headsNote({ data, selection }, limit) {
   return `Width and strength of a line: ${headBlock(data, selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn.`;
 }
 
-const SIGNS = [["gain", "positive"], ["loss", "negative"]];
+export const SIGNS = [["gain", "positive"], ["loss", "negative"]];
 
 /** Which colour is which sign, where numbers have signs. */
 function signsLegend({ data, selection, palette }) {
@@ -257,16 +296,19 @@ function signsLegend({ data, selection, palette }) {
   return [element("p", { className: "note signs" }, SIGNS.map(([ink, sign]) => element("span", {}, [swatch(ink), ` ${sign}`])))];
 }
 
-function headsView(scene, go, width) {
+export function headsView(scene, go, width) {
   const place = linesPlace(scene, width);
   const { limit, lines } = headLines(scene);
   const canvas = linesCanvas(scene, place);
   const labels = lineLabels(scene, place, place.height);
   const drawing = linesDrawing(scene, place, labels, go);
+  const squares = svg("g", { class: "head-squares" });
+  drawing.append(squares);
   const host = element("div", { className: "lines" }, [canvas, drawing]);
-  const note = `${headsNote(scene, limit)} Point at a token for its lines, click selects it.`;
+  const note = `${headsNote(scene, limit)} Drawn are the strongest ${LINES.most} and all of the token that is read, whose squares are its heads. Point at a token for its lines, click selects it.`;
   const update = (now) => {
     emphasise(now, labels);
+    squares.replaceChildren(...headSquares(now, place, { lines }));
     for (const { node, target } of labels) node.onpointerenter = () => now.hover(target);
     drawing.onpointerleave = () => now.hover(null);
     now.marked.push((target) => paintLines(now, canvas, place, lines, target));

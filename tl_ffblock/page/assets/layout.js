@@ -1,32 +1,36 @@
 /* Where everything in the figure of maps stands, in pixels, for screen, print and export alike. */
 
-const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 11 };
+import { remarksOf } from "./phrases.js";
+import { panelsOf } from "./scene.js";
+import { textWidth, wrapText } from "./svg.js";
+
+export const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 11 };
 /* How much wider bold letters are: the selected label's. */
-const BOLD = 1.12;
-const TITLE_HEIGHT = 44;
-const STRIP = { gap: 6, width: 13 };
+export const BOLD = 1.12;
+export const TITLE_HEIGHT = 44;
+export const STRIP = { gap: 6, width: 13 };
 const PANEL_GAP = 20;
 /* Below this a map's legend and titles find no room. */
 const LEGEND_WIDTH = 250;
 /* `around`: pixels of labels above and legend below the cells of a slide, or of a map that is to fit the window. */
-const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000, around: 230 };
+export const CELL = { largest: 52, comfortable: 12, enough: 230, across: 1000, around: 230 };
 
 /** Room for the position number between a token's name and the map. */
-function indexWidth(scene) {
+export function indexWidth(scene) {
   return 12 + Math.ceil(textWidth(String(scene.data.words.length - 1), LABEL.index));
 }
 
-function shownLabels(scene, frameMap) {
+export function shownLabels(scene, frameMap) {
   return frameMap.labels.slice(scene.window[2], scene.window[3] + 1);
 }
 
 /** The size of letters beside cells of this size. */
-function labelSize(size) {
+export function labelSize(size) {
   return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size));
 }
 
 /** Pixels that the longest of these labels takes, its position number included; names longer than `most` are cut. */
-function labelWidth(scene, labels, most, size = LABEL.size) {
+export function labelWidth(scene, labels, most, size = LABEL.size) {
   const widest = labels.reduce((width, label) => Math.max(width, textWidth(label.slice(0, 60), size)), 0);
   return Math.ceil(Math.min(most, BOLD * widest)) + indexWidth(scene);
 }
@@ -63,9 +67,10 @@ function cellSize(scene, room) {
 }
 
 /** The frames of a scene's panels in `width` pixels. */
-function layoutOf(scene, width) {
+export function layoutOf(scene, width) {
   const maps = panelsOf(scene);
-  const full = Math.max(...maps.map((map) => labelWidth(scene, map.labels, Math.min(LABEL.row, width / 4))));
+  const size = labelSize(CELL.across / (scene.window[1] - scene.window[0] + 1)); // at most: cells are not larger
+  const full = Math.max(...maps.map((map) => labelWidth(scene, map.labels, Math.min(LABEL.row, width / 4), size)));
   const strips = scene.strips.length * (STRIP.gap + STRIP.width) + 8;
   const perLine = scene.inLine ? maps.length : chooseLines(scene, maps.length, width, full, strips);
   const margins = leftMargins(scene, maps.length, perLine, full, width);

@@ -1,39 +1,137 @@
-/* A target shared out through the layers: its numbers as they are shown, and what is said of them. No DOM. */
+/* A target attributed through the layers: its numbers as they are shown, and the words about them. No DOM. */
 
-function logitBlocks(data, run) {
+import { formatChange, formatNumber, formatRough } from "./numbers.js";
+import { mapsWords, pixelRemark, tokenWords } from "./phrases.js";
+import { rankedProfile } from "./ranking.js";
+import { biographyLimit, biographyOf, labelsOf, ownColumn, ownThrough, shownMap } from "./scene.js";
+import { largest, limitOf } from "./shares.js";
+import { blocksOf, channelKey, intervalRuns } from "./tables.js";
+import { rangeWords, trackRanges } from "./tracks.js";
+
+export function logitBlocks(data, run) {
   return Object.entries(data.runs[run].blocks).filter(([, block]) => block.kind === "logit");
 }
 
 /** The target that is shown: the one chosen, else the first; null where a page has none. */
-function chosenLogit(data, selection) {
+export function chosenLogit(data, selection) {
   const blocks = logitBlocks(data, selection.run);
   const [, block] = blocks.find(([name]) => name === selection.block) || blocks[0] || [null, null];
   return block;
 }
 
+/** The change that shows what made the token at a position, of a continuation; null where the page has no overview of it. */
+export function overviewOf(data, position) {
+  const [name] = logitBlocks(data, 0).find(([, block]) => block.position === position) || [];
+  return name ? { block: name, to: position - 1, read: "row" } : null;
+}
+
 /** One number a position as one a column: of words their sum; NaN where the token is hidden. */
-function logitColumns({ axes, hidden }, shares) {
-  return Float32Array.from(axes.columns, ({ members }, column) => (hidden.has(column) ? NaN : members.reduce((sum, position) => sum + shares[position], 0)));
+export function logitColumns({ axes, hidden }, shares) {
+  return Float32Array.from(axes.columns, ({ members }, column) => (hidden.has(column) ? NaN : members.reduce((sum, position) => sum + (shares[position] ?? NaN), 0)));
 }
 
 /** Where the layers' numbers stand: rows are the input of each layer, and the end. */
-function logitRowName(block, row) {
+export function logitRowName(block, row) {
   return row < block.residual.length - 1 ? String(row) : "end";
 }
 
-/** What flows through each token at each layer's input and at the end, and where the colours end. */
-function logitStream(scene) {
+/** The same target in all runs, which have one scale. */
+function alikeIn(data, block) {
+  const name = data.runs.flatMap(({ blocks }) => Object.entries(blocks)).find(([, held]) => held === block)[0];
+  return data.runs.map(({ blocks }) => blocks[name]);
+}
+
+/** What flows through each token at each layer's input and at the end, where the colours end, and the strip beside it. */
+export function logitStream(scene) {
   const block = chosenLogit(scene.data, scene.selection);
   const rows = block.residual.map((shares) => logitColumns(scene, shares));
   const { nColumns } = scene.axes;
   const cells = new Float32Array(rows.length * nColumns);
   rows.forEach((row, index) => cells.set(row, index * nColumns));
   const own = rows.map(() => -1);
-  return { rows, cells, limit: limitOf({ nRows: rows.length, nColumns, own }, cells, scene.selection.range), top: largest(cells) };
+  const ends = alikeIn(scene.data, block).map(({ residual }) => limitOf({ nRows: rows.length, nColumns, own }, Float32Array.from(residual.flatMap((shares) => Array.from(logitColumns(scene, shares)))), scene.selection.range));
+  const limit = Math.max(...ends);
+  const biased = block.biases.some(([, , share]) => share !== 0);
+  const most = block.heads ? Math.max(...alikeIn(scene.data, block).map(({ heads }) => largest(heads.map(largest)))) : 0;
+  return {
+    block, rows, cells, limit, top: largest(cells), scale: "signed", before: null, ends: block.ends ? block.ends.map((end) => end.map((shares) => logitColumns(scene, shares))) : null, neurons: block.neurons, unit: logitUnit(block),
+    layers: rows.map((_, row) => (row < rows.length - 1 ? row : null)), names: rows.map((_, row) => logitRowName(block, row)),
+    strip: biased ? { name: "biases", scale: "signed", limit, values: Float32Array.from(rows, (_, row) => logitBiasesAt(block, row)) } : null,
+    heads: block.heads ? { values: block.heads, names: block.heads[0].map((_, head) => String(head)), least: 0, limit: most, scale: "signed", words: `heads, ±${formatRough(most, false)}` } : null,
+  };
+}
+
+/** The rail's numbers of the block of heads that goes with the maps that are shown: how much of the rows comes through each from others. */
+function trackOfHeads({ data, selection }) {
+  const scope = data.channels.get(selection.scope);
+  const blocks = blocksOf(data, "head");
+  const found = blocks.find(([name, block]) => block.of === scope.name || name === scope.blockName) || blocks[0];
+  const track = found && data.runs[selection.run].blocks[found[0]].tracks[0];
+  if (!track) return null;
+  const columns = track.columns.filter(({ channel }) => channel !== "residual");
+  const values = data.layers.map((_, layer) => columns.map(({ channel }) => track.values[channel][layer] ?? NaN));
+  const [[least, limit]] = trackRanges([track]);
+  return { values, least, limit, scale: "contribution", names: columns.map(({ label }) => label.replace(/^head /, "")), words: `heads: ${track.title}${rangeWords(track) && `, ${rangeWords(track)}`}` };
+}
+
+/** Without a target: what the token that is read takes from each other at each layer (or gives), now and before the step, and its own share. */
+function takenStream(scene) {
+  const { data, selection, axes, maps } = scene;
+  const map = shownMap(scene);
+  const cells = biographyOf(scene, selection.run, selection.scope);
+  const before = maps.length === 3 ? biographyOf(scene, selection.refRun, selection.ref) : null;
+  const ends = before ? [] : intervalRuns(data).filter((run) => selection.run === 0 && data.loaded(run, selection.scope)).map((run) => biographyOf(scene, run, selection.scope));
+  const rowsOf = (all) => data.layers.map((_, index) => all.subarray(index * axes.nColumns, (index + 1) * axes.nColumns));
+  const ownKept = selection.read === "row" && map.columns.own;
+  return {
+    block: null, rows: rowsOf(cells), cells, before: before && rowsOf(before), ends: ends.length === 2 ? ends.map(rowsOf) : null, scale: map.scale, asShare: map.asShare,
+    limit: Math.max(biographyLimit(scene, cells), before ? biographyLimit(scene, before) : 0), top: Math.max(largest(cells), before ? largest(before) : 0),
+    layers: data.layers, names: data.layers.map(String), neurons: [], unit: "", heads: trackOfHeads(scene),
+    strip: ownKept ? { name: "own", scale: "bias", limit: 1, values: ownThrough(scene, selection.run, selection.scope) } : null,
+  };
+}
+
+/** What the overview draws: rows are layers, columns tokens; of a target what flows to it, else what a token takes from the others. */
+export function streamOf(scene) {
+  return chosenLogit(scene.data, scene.selection) ? logitStream(scene) : takenStream(scene);
+}
+
+/** What the overview of maps asks: what the step that is shown changes in every layer, or what differs between two runs. */
+export function mapsQuestion({ data, selection }) {
+  if (selection.run !== selection.refRun) return `What differs in “${data.runs[selection.run].name}” from “${data.runs[selection.refRun].name}”?`;
+  const { component, before } = data.channels.get(selection.scope);
+  const { sides } = data.block(selection.scope);
+  if (sides.length) return `What does a token take more of in ${sides[0]} than in ${sides[1]}?`;
+  const words = { FF: "feed-forward", ATTN: "attention", RES: "residual connection", LN: "norm" }[component];
+  return words && selection.ref && selection.ref === before ? `What does each layer's ${words} change?` : "Where does each layer take from?";
+}
+
+/** What is said of the overview of maps, on the page and in its files. */
+export function takenWords(scene) {
+  const { selection } = scene;
+  const words = mapsWords(scene);
+  const token = tokenWords(scene, ownColumn(scene));
+  const bands = selection.read === "row" ? `Bands: what ${token} takes from each token` : `Bands: what each token takes from ${token}`;
+  const change = scene.maps.length === 3 ? " Orange: more than before; violet: less." : intervalRuns(scene.data).length ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
+  return { ...words, meaning: `${bands}, ${words.meaning.includes("as a share") ? "as a share of what comes from others" : "by length"}, layer by layer.${change}`, file: ["layers", ...words.file.slice(1)] };
+}
+
+/** Every number of that overview. */
+function takenTable(scene) {
+  const { rows, before, names } = takenStream(scene);
+  const labels = labelsOf(scene);
+  const lines = function* () {
+    for (const [row, shares] of rows.entries()) {
+      for (const [column, share] of shares.entries()) {
+        if (!Number.isNaN(share)) yield [names[row], scene.axes.columns[column].position, labels[column], ...(before ? [before[row][column]] : []), share];
+      }
+    }
+  };
+  return { head: ["layer", "position", "token", ...(before ? ["before"] : []), "share"], lines, count: rows.length * labels.length };
 }
 
 /** Sum of what biases (and edits) bring that enter at a layer. */
-function logitBiasesAt(block, layer) {
+export function logitBiasesAt(block, layer) {
   return block.biases.reduce((sum, [, at, share]) => (at === layer ? sum + share : sum), 0);
 }
 
@@ -44,26 +142,26 @@ function logitSums(block, layer) {
   return { flowing, later, both: flowing + later };
 }
 
-function logitUnit(block) {
+export function logitUnit(block) {
   return block.unit ? ` ${block.unit}` : "";
 }
 
-function logitTarget(block) {
+export function logitTarget(block) {
   return `${block.target} = ${formatNumber(block.value, 4)}${logitUnit(block)}`;
 }
 
 /** The value as the sum that it is. */
-function logitEquation(block) {
+export function logitEquation(block) {
   return `${formatNumber(block.value, 4)} = ${block.sums.map(([name, share]) => `${name} ${formatChange(share, false)}`).join(" · ")}`;
 }
 
 /** Whether nothing flows at a layer's input, because the target is read before. */
-function logitIsBefore(block, layer) {
+export function logitIsBefore(block, layer) {
   return block.residual[layer].every((share) => share === 0) && block.value !== 0;
 }
 
 /** What flows through the token that is read, at the selected layer's input. */
-function logitSentence(scene) {
+export function logitSentence(scene) {
   const { data, selection } = scene;
   const block = chosenLogit(data, selection);
   const column = ownColumn(scene);
@@ -80,22 +178,27 @@ function logitWhole(block) {
 }
 
 /** That a layer's numbers sum up. */
-function logitLaw(block, layer) {
+export function logitLaw(block, layer) {
   const { flowing, later, both } = logitSums(block, layer);
+  if (block.ends) return `At the input of layer ${layer}: through these positions together ${formatChange(flowing, false)}; the rest flows through others or enters later.`;
   const sum = `At the input of layer ${layer}: through all tokens ${formatChange(flowing, false)}, from what enters later (biases) ${formatChange(later, false)}`;
   return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
 }
 
 /** The tokens through which most flows at a layer's input, by size. */
-function logitLargest(scene, layer, most) {
+export function logitLargest(scene, layer, most) {
   const shares = logitColumns(scene, chosenLogit(scene.data, scene.selection).residual[layer]);
   return rankedProfile(shares, null, most).map(({ at }) => ({ column: at, share: shares[at] })).filter(({ share }) => share !== 0);
 }
 
-/** The head that is chosen, by number; -1 where it is none or several. */
-function logitHead(block, selection) {
+/** The head that is chosen of so many, by number; -1 where it is none or several. */
+export function chosenHead(count, selection) {
   const heads = selection.heads.split(".").filter(Boolean);
-  return block.heads && heads.length === 1 && Number(heads[0]) < block.heads[0].length ? Number(heads[0]) : -1;
+  return heads.length === 1 && Number(heads[0]) < count ? Number(heads[0]) : -1;
+}
+
+export function logitHead(block, selection) {
+  return block.heads ? chosenHead(block.heads[0].length, selection) : -1;
 }
 
 /* Arcs: how many, and the share of the stream's scale that they have at least. */
@@ -103,7 +206,7 @@ const ARC_MOST = 14;
 const ARC_LEAST = 0.05;
 
 /** The largest of what heads carry between two tokens that are shown, by size: layer, head, columns and positions from and to, share. */
-function logitArcs({ axes, hidden }, block, limit) {
+export function logitArcs({ axes, hidden }, block, limit) {
   const found = Object.entries(block.edges).flatMap(([place, edges]) => {
     const [layer, head] = place.split(",").map(Number);
     return edges.map(([query, key, share]) => ({ layer, head, query, key, share, from: axes.columnOf[key], to: axes.columnOf[query] }));
@@ -113,13 +216,13 @@ function logitArcs({ axes, hidden }, block, limit) {
 }
 
 /** The heads of a layer by size: number and share. */
-function logitHeads(block, layer) {
+export function logitHeads(block, layer) {
   if (!block.heads) return [];
   return block.heads[layer].map((share, head) => ({ head, share })).sort((a, b) => Math.abs(b.share) - Math.abs(a.share));
 }
 
 /** The map of the same target with a sign at the step that is selected, or at the nearest that there is; null without maps. */
-function logitMapKey(data, selection) {
+export function logitMapKey(data, selection) {
   const block = chosenLogit(data, selection);
   const maps = block && data.runs[selection.run].blocks[block.maps];
   if (!maps) return null;
@@ -129,7 +232,7 @@ function logitMapKey(data, selection) {
 }
 
 /** The change that shows that map beside the norms of the same step. */
-function logitMapChange(data, selection) {
+export function logitMapChange(data, selection) {
   const scope = logitMapKey(data, selection);
   const { name } = data.channels.get(scope);
   return { view: "maps", scope, ref: data.channels.has(name) && !data.block(name).signed ? name : "" };
@@ -138,30 +241,33 @@ function logitMapChange(data, selection) {
 const LOGIT_INKS = "Orange speaks for it, violet against.";
 
 /** What the picture's colours mean, and how exact its numbers are. */
-function logitNote(scene, perPixel) {
+export function logitNote(scene, perPixel) {
   const block = chosenLogit(scene.data, scene.selection);
   const { limit, top } = logitStream(scene);
   const ends = [`Colours end at ±${formatRough(limit, false)}${logitUnit(block)}${top > limit * 1.0001 ? ` (99th percentile; cells reach ${formatRough(top, false)})` : ""}.`];
   if (scene.selection.root) ends.push("Square-root scale.");
-  if (block.heads) ends.push(`Heads, summed over positions, on a scale of their own: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so that heads overlap and are no summands beside the tokens.`);
+  if (block.ends) ends.push("Lines: 95 % intervals; hollow: the interval contains 0.");
+  if (block.heads) ends.push(`Heads, summed over ${block.ends ? "these" : "all"} positions, on a scale of their own: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`);
   if (scene.hidden.size) ends.push("Hidden tokens are left out of the picture, not of the sums.");
   return [LOGIT_INKS, ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }
 
-function logitWords(scene) {
+export function logitWords(scene) {
   const { data, selection } = scene;
   const block = chosenLogit(data, selection);
+  if (!block) return takenWords(scene);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `Columns are tokens, rows are layers: width and colour say how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs are heads that carry it to another token." : ""}`,
+    meaning: `Width and colour: how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs: heads that carry it on." : ""}${block.ends ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
     place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };
 }
 
 /** Every number of the view: what tokens bring, what flows at each layer, heads, biases. */
-function logitTable(scene) {
+export function logitTable(scene) {
   const block = chosenLogit(scene.data, scene.selection);
+  if (!block) return takenTable(scene);
   const labels = labelsOf(scene);
   const { rows } = logitStream(scene);
   const along = function* (part, layer, shares) {

@@ -1,9 +1,20 @@
 /* View: one map, or before, after and difference of any two. */
 
-/** What its frames are made from. Other numbers are painted into them as long as they fit; what is selected are marks. */
-const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom", "root"];
+import { paint, placed } from "./cells.js";
+import { columnHeads, hatchPattern, statements, surroundings } from "./furniture.js";
+import { STRIP, TITLE_HEIGHT, layoutOf } from "./layout.js";
+import { marksOf } from "./marks.js";
+import { titleOf } from "./phrases.js";
+import { madeFrom } from "./place.js";
+import { enablePointing } from "./pointing.js";
+import { MAP_FIELDS, aloneAt } from "./scene.js";
+import { largest } from "./shares.js";
+import { element, svg } from "./svg.js";
 
-function mapPicture(scene, map) {
+/** What its frames are made from. Other numbers are painted into them as long as they fit; what is selected are marks. */
+export const MAPS_VIEW_FIELDS = ["run", "refRun", "words", "panel", "zoom", "root"];
+
+export function mapPicture(scene, map) {
   return { cells: map.cells, nColumns: scene.axes.nColumns, window: scene.window, scale: map.scale, limit: map.limit, root: scene.selection.root };
 }
 
@@ -28,7 +39,7 @@ function picturesOf(scene, frame) {
 }
 
 /** A small picture of a map at another layer or channel, `width` x `height` on the screen. */
-function smallMap(scene, layer, key, width, height) {
+export function smallMap(scene, layer, key, width, height) {
   const alone = aloneAt(scene, layer, key);
   return paint(mapPicture(alone, alone.map), scene.palette, width * scene.ratio, height * scene.ratio);
 }
@@ -94,7 +105,7 @@ function markFrames(scene, frames) {
   mark(null);
 }
 
-function mapsView(scene, go, width) {
+export function mapsView(scene, go, width) {
   const layout = framesOf(scene, width);
   const shape = shapeOf(layout.frames);
   const plot = element("div", { className: "plot" }, [svg("svg", { width: 0, height: 0, "aria-hidden": "true" }, [hatchPattern(scene.palette)])]);
@@ -115,11 +126,25 @@ function mapsView(scene, go, width) {
     markFrames(now, layout.frames);
     return true;
   };
-  return { nodes: [plot], update };
+  return { nodes: scene.beside ? [plot] : [...panelChoice(scene, go), plot], update };
+}
+
+const PANEL_WORDS = { before: "before", after: "after", difference: "change" };
+
+/** Where one map of several is seen: which, so that a click from one to the next shows what changes. */
+function panelChoice({ maps, selection }, go) {
+  if (!selection.panel || maps.length < 2) return [];
+  const choices = [...maps.map(({ role }) => [role, PANEL_WORDS[role]]), ["", "side by side"]];
+  return [element("div", { className: "toggles panels" }, choices.map(([panel, textContent]) => {
+    const button = element("button", { type: "button", textContent });
+    button.setAttribute("aria-pressed", String(panel === selection.panel));
+    button.addEventListener("click", () => go({ panel }));
+    return button;
+  }))];
 }
 
 /** The maps for a file. */
-function mapsFigure(scene, width) {
+export function mapsFigure(scene, width) {
   const layout = framesOf(scene, width);
   const groups = layout.frames.map((frame) => ({
     x: frame.x, y: frame.y, pictures: frame.pictures,

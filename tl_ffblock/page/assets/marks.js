@@ -1,13 +1,15 @@
 /* What is selected and what is read, marked on every map: frames around cells that are large enough, ticks in the margin else. */
 
+import { svg } from "./svg.js";
+
 const FRAMED = 5;
 
-function frameAround(x, y, width, height, colour) {
+export function frameAround(x, y, width, height, colour) {
   return svg("rect", { x: x - 0.75, y: y - 0.75, width: width + 1.5, height: height + 1.5, fill: "none", stroke: colour, "stroke-width": 1.25 });
 }
 
 /** A triangle that points at a row or a column from the margin. */
-function tickAt(x, y, direction, colour) {
+export function tickAt(x, y, direction, colour) {
   const points = { left: [[0, 0], [6, -4], [6, 4]], up: [[0, 0], [-4, 6], [4, 6]] }[direction];
   return svg("polygon", { points: points.map(([dx, dy]) => `${x + dx},${y + dy}`).join(" "), fill: colour });
 }
@@ -21,7 +23,7 @@ function rowMark(scene, frame, row, colour) {
   return [tickAt(frame.left + frame.across + 1, middle, "left", colour)];
 }
 
-function columnMark(scene, frame, column, colour) {
+export function columnMark(scene, frame, column, colour) {
   const [, , first, last] = scene.window;
   if (column < first || column > last) return [];
   const x = frame.left + (column - first) * frame.cell.width;
@@ -41,7 +43,7 @@ function cellMark(scene, frame, colour) {
 }
 
 /** The selected row (or column) and cell; row and column of the cell that is read. */
-function marksOf(scene, frame, target) {
+export function marksOf(scene, frame, target) {
   const { palette, selection, row, column } = scene;
   const line = selection.read === "row" ? rowMark(scene, frame, row, palette.mark) : columnMark(scene, frame, column, palette.mark);
   const shapes = [...line, ...cellMark(scene, frame, palette.mark)];

@@ -1,9 +1,16 @@
 /* View: the card of a memory. What its value says, where it fires in this text and by which tokens, and its triggers. */
 
+import { shadeOf } from "./colours.js";
+import { option } from "./controls.js";
+import { formatChange, formatPercent } from "./numbers.js";
+import { quotation } from "./phrases.js";
+import { largest } from "./shares.js";
+import { colourChip, element } from "./svg.js";
+
 const MEMORY = { faintest: 0.02, triggers: 5 };
 
 /** Cards of a run, with the names of their blocks. */
-function memoryCards(data, run) {
+export function memoryCards(data, run) {
   return Object.entries(data.runs[run].blocks).filter(([, block]) => block.kind === "memory");
 }
 
@@ -72,11 +79,11 @@ function memoryHere(scene, card, go) {
   const at = scene.selection.to;
   const chips = (grounds) => tokens.map((token, position) => {
     const chip = memoryChip(scene, token, position, grounds[position]);
-    chip.setAttribute("aria-selected", String(position === at));
+    chip.setAttribute("aria-current", String(position === at));
     chip.addEventListener("click", () => go({ to: position, read: "row" }));
     return chip;
   });
-  const title = element("h3", {}, ["Who feeds it at ", element("bdi", { textContent: quotation(tokens[at]) })]);
+  const title = element("h3", {}, ["Its coefficient by token, at ", element("bdi", { textContent: quotation(tokens[at]) })]);
   const sections = [
     memoryPart("Its coefficient along this text", [memoryTokens(chips(memorySides("coefficient", along)), "coefficient at each token"), memoryNote(`Strongest colour: ${formatChange(along[strongest(along)], false)} at ${quotation(tokens[strongest(along)])}.`)]),
     element("section", { className: "memory-part" }, [title, memoryTokens(chips(memorySides("brings", parts[at])), "what each token brings"), memoryNote(`Parts of the tokens of the layer's input in the coefficient ${formatChange(along[at], false)} at position ${at}; the bias brings ${formatChange(bias[at], false)}, and together they sum to it.`)]),
@@ -96,7 +103,7 @@ function memoryTrigger(scene, trigger) {
   const [grounds, stripes] = [memorySides("brings", parts), memorySides("coefficient", along)];
   const chips = tokens.map((token, at) => {
     const chip = memoryChip(scene, token, at, grounds[at], stripes[at]);
-    chip.setAttribute("aria-selected", String(at === position));
+    chip.setAttribute("aria-current", String(at === position));
     chip.classList.toggle("later", at > position);
     return chip;
   });
@@ -114,7 +121,7 @@ function memoryTriggers(scene, title, triggers) {
   return memoryPart(title, shown.length ? shown : [memoryNote("It never had such a coefficient in these texts.")]);
 }
 
-function memoryView(scene, go) {
+export function memoryView(scene, go) {
   const { data, selection } = scene;
   const [, card] = chosenMemory(data, selection);
   const note = "Orange brings it on or speaks for the target, violet against. In triggers: ground, what a token brings to the coefficient at the framed token; stripe, the coefficient at each token itself.";
@@ -124,7 +131,7 @@ function memoryView(scene, go) {
   ]);
 }
 
-function memoryWords(scene) {
+export function memoryWords(scene) {
   const [name, card] = chosenMemory(scene.data, scene.selection);
   return {
     headline: "", meaning: "A memory is one neuron of a feed-forward block: what turns it on, by which token, and what it writes.",

@@ -1,7 +1,8 @@
 /* Packed numbers in, readable numbers out. No DOM. */
 
-function bytesOf(base64) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+export function bytesOf(base64) {
+  const { fromBase64 } = /** @type {any} */ (Uint8Array);
+  if (fromBase64) return fromBase64.call(Uint8Array, base64);
   const written = atob(base64);
   const bytes = new Uint8Array(written.length);
   for (let i = 0; i < written.length; i++) bytes[i] = written.charCodeAt(i);
@@ -9,13 +10,13 @@ function bytesOf(base64) {
 }
 
 /** Bytes of a deflated base64 text. */
-async function inflate(base64) {
+export async function inflate(base64) {
   const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 /** Codes of one layer from a table's bytes, high bytes of all layers first; `reference` has that layer's codes of the table that differences were sent to. */
-function codesOf(bytes, packed, layer, reference) {
+export function codesOf(bytes, packed, layer, reference) {
   const all = bytes.length / packed.bytes;
   const codes = new Uint16Array(all / packed.low.length);
   for (let i = 0, at = layer * codes.length; i < codes.length; i++, at++) {
@@ -29,7 +30,7 @@ function codesOf(bytes, packed, layer, reference) {
  * The inverse of `pack` in numbers.py: numbers of one layer from its codes on its logarithmic scale.
  * Code 0 is zero, the largest is NaN; of a signed table the upper half of the codes is negative.
  */
-function numbersOf(codes, packed, layer) {
+export function numbersOf(codes, packed, layer) {
   const last = 256 ** packed.bytes - 1;
   const levels = packed.signed ? (last - 1) / 2 : last - 1;
   const numbers = new Float32Array(codes.length);
@@ -51,7 +52,7 @@ function withMinus(digits) {
 const PERCENT = "\u00a0%";
 
 /** Significant digits; very large and very small numbers in powers of ten. */
-function formatNumber(value, digits = 3) {
+export function formatNumber(value, digits = 3) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   if (value === 0) return "0";
@@ -59,29 +60,29 @@ function formatNumber(value, digits = 3) {
   return withMinus(size >= 10 ** (digits + 1) ? String(Math.round(value)) : String(Number(value.toPrecision(digits))));
 }
 
-function formatPercent(share, digits = 3) {
+export function formatPercent(share, digits = 3) {
   return Number.isFinite(share) ? formatNumber(100 * share, digits) + PERCENT : "–";
 }
 
 /** A change of a share, in percentage points: from 29 % to 17 % it is −12 points, not −12 %. */
-function formatPoints(change, digits = 3) {
+export function formatPoints(change, digits = 3) {
   if (!Number.isFinite(change)) return "–";
   const shown = formatNumber(100 * change, digits);
   return `${shown}\u00a0point${/^−?1$/.test(shown) ? "" : "s"}`;
 }
 
 /** With its sign, for changes. */
-function formatChange(value, asShare) {
+export function formatChange(value, asShare) {
   const shown = asShare ? formatPoints(value) : formatNumber(value);
   return value > 0 ? `+${shown}` : shown;
 }
 
 /** Two digits, for the ends of scales; `change` says that a share is a change of one. */
-function formatRough(value, asShare, change = false) {
+export function formatRough(value, asShare, change = false) {
   if (!asShare) return formatNumber(value, 2);
   return change ? formatPoints(value, 2) : formatPercent(value, 2);
 }
 
-function formatError(value) {
+export function formatError(value) {
   return value === 0 ? "0" : withMinus(value.toExponential(1));
 }

@@ -1,4 +1,11 @@
-/* Numbers by component: tokens in the colour of what they bring, maps of layers, tables. Of a continuation the chosen target is the selection's `to`. */
+/* Numbers by component: tokens in the colour of what they bring, maps of layers, tables. Of a continuation a row of the matrix opens the overview of its target. */
+
+import { paint } from "./cells.js";
+import { shadeOf } from "./colours.js";
+import { formatChange, formatNumber } from "./numbers.js";
+import { overviewOf } from "./logit.js";
+import { MANY_TOKENS, largest, limitOf } from "./shares.js";
+import { element, fitText, rectangle, shareChip, svg, text, textWidth } from "./svg.js";
 
 const PIECE = { left: 46, top: 18, label: 11 };
 
@@ -37,16 +44,10 @@ function scaleView(palette, limit, most = limit) {
   return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`, ...beyond]);
 }
 
-/** The text, each token with its share; `marked` is the position of the token that is explained, behind which nothing is. */
-function tokensView(palette, tokens, shares, marked, pick) {
+/** The text, each token with its share. */
+function tokensView(palette, tokens, shares) {
   const limit = largest(shares);
-  const chips = tokens.map((token, position) => {
-    const number = marked < 0 || position < marked ? formatChange(shares[position]) : "\u00a0";
-    const chip = shareChip(token, number, `position ${position}`, inkOf(palette, shares[position] || 0, limit));
-    if (position === marked) chip.setAttribute("aria-current", "true");
-    if (pick) chip.addEventListener("click", () => pick(position));
-    return chip;
-  });
+  const chips = tokens.map((token, position) => shareChip(token, formatChange(shares[position]), `position ${position}`, inkOf(palette, shares[position] || 0, limit)));
   return element("div", {}, [element("ol", { className: "tokens shared" }, chips), scaleView(palette, limit)]);
 }
 
@@ -61,7 +62,7 @@ function everyOf(count, size) {
   return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => step * size >= PIECE.label + 2) || count;
 }
 
-/** A name in so many pixels; the position behind it stays whole. */
+/** A name in so many pixels; the position after it stays whole. */
 function fitPlace(name, width) {
   const at = name.match(/@\d+$/)?.[0] ?? "";
   return fitText(name.slice(0, name.length - at.length), PIECE.label, width - textWidth(at, PIECE.label)) + at;
@@ -167,12 +168,12 @@ function sumsText(row) {
   return `${formatNumber(row.value, 4)} = ${parts.join(" · ")}`;
 }
 
-function hasNumbers(data) {
+export function hasNumbers(data) {
   return numbersBlock(data, 0) !== undefined;
 }
 
 /** The numbers of a run, gaps as NaN; undefined where it has none. */
-function numbersBlock(data, run) {
+export function numbersBlock(data, run) {
   const block = Object.values(data.runs[run].blocks).find(({ kind }) => kind === "numbers");
   if (block && !block.read) {
     for (const row of block.rows) row.shares = withGaps(row.shares);
@@ -185,29 +186,26 @@ function numbersBlock(data, run) {
 /** Of several targets the matrix [target, source]. */
 function matrixOf(data, { rows }) {
   return {
-    title: "Every token of the continuation", note: "A row: the shares of all tokens before it, which with the other summands above are the target's value.",
+    title: "Every token of the continuation", note: "A row has the shares of all tokens before it; with biases they sum to the target's value. A click opens its overview.",
     row: "target", column: "source", rows: rows.map(({ name }) => name), columns: data.runs[0].tokens, values: rows.map(({ shares }) => shares), details: {},
   };
 }
 
-/** What each token brings to the target that is chosen; of several a click on its token chooses another. */
-function rowSection({ data, selection, palette }, { rows }, go) {
-  const several = rows.length > 1;
-  const row = rows[several ? Math.max(0, data.queries.indexOf(selection.to)) : 0];
-  const named = several ? `What brought ${quotation(row.name)}` : "What each token brings";
-  const note = several ? "Choose another target in the text, or its row in the matrix." : "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
-  return section(named, note, [tokensView(palette, data.runs[0].tokens, row.shares, several ? selection.to : -1, several ? (position) => { if (data.queries.includes(position)) go({ to: position }); } : null), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
+/** What each token brings to the target. */
+function rowSection({ data, palette }, { rows: [row] }) {
+  const note = "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
+  return section("What each token brings", note, [tokensView(palette, data.runs[0].tokens, row.shares), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
 }
 
-function numbersView(scene, go, width) {
+export function numbersView(scene, go, width) {
   const { data, selection, palette } = scene;
   const block = numbersBlock(data, selection.run);
   const parts = [];
   if (block.rows.length > 1) {
     const matrix = matrixOf(data, block);
-    parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, (row) => go({ to: data.queries[row] }))], true));
-  }
-  if (block.rows.length) parts.push(rowSection(scene, block, go));
+    const pick = (row) => { const change = overviewOf(data, data.words.length - block.rows.length + row); if (change) go({ ...change, view: "overview" }); };
+    parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, pick)], true));
+  } else if (block.rows.length) parts.push(rowSection(scene, block));
   const half = width > 1080 ? (width - 28) / 2 : width;
   const limits = limitsOf(block.maps);
   for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
@@ -215,13 +213,13 @@ function numbersView(scene, go, width) {
   return [element("div", { className: "number-blocks" }, parts)];
 }
 
-function numbersWords({ data, selection }) {
+export function numbersWords({ data, selection }) {
   const { heading, facts } = numbersBlock(data, selection.run);
   return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note: "", exact: false, method: "", file: ["numbers"] };
 }
 
 /** All maps below each other, for a file; null where there are only tables. */
-function numbersFigure({ data, selection, palette }, width) {
+export function numbersFigure({ data, selection, palette }, width) {
   const block = numbersBlock(data, selection.run);
   const maps = [...(block.rows.length > 1 ? [matrixOf(data, block)] : []), ...block.maps];
   const limits = limitsOf(maps);
@@ -239,7 +237,7 @@ function numbersFigure({ data, selection, palette }, width) {
 }
 
 /** Every number: what tokens bring, cells of maps, lines of tables. */
-function tableOfNumbers({ data, selection }) {
+export function tableOfNumbers({ data, selection }) {
   const block = numbersBlock(data, selection.run);
   const tokens = data.runs[selection.run].tokens;
   const lines = function* () {

@@ -1,61 +1,85 @@
-/* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads that carry across. */
+/* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads that carry across. Without a target streams are what one token takes from the others. */
 
-const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, lowest: 330, framed: 420, around: 385, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
+import { paint, placed } from "./cells.js";
+import { shadeOf } from "./colours.js";
+import { option } from "./controls.js";
+import { columnLabels, rampGradient } from "./furniture.js";
+import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
+import {
+  chosenHead, chosenLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, overviewOf, streamOf, takenWords,
+} from "./logit.js";
+import { columnMark, frameAround } from "./marks.js";
+import { formatChange, formatNumber, formatPercent, formatRough } from "./numbers.js";
+import { FRAMED_PAGE } from "./place.js";
+import { labelsOf, ownColumn } from "./scene.js";
+import { largest, placeOnScale } from "./shares.js";
+import { byId, element, rectangle, shareChip, svg, text, textWidth, upright } from "./svg.js";
+import { channelKey, hasMaps } from "./tables.js";
+import { placeTip, tipLine, tokenAt } from "./tooltip.js";
+import { formatTrack } from "./tracks.js";
+
+const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 44, lowest: 330, wide: 640, framed: 330, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
 const ARCS = { widest: 7, thinnest: 1, named: 3, sag: 0.16, apart: 9, reach: 12 };
 
-function hasLogit(data) {
+export function hasLogit(data) {
   return logitBlocks(data, 0).length > 0;
 }
 
-/** What its drawing is made from; layer, token and head are marks. */
-function logitFields() {
-  return ["run", "block", "words", "hide", "zoom", "range", "root"];
+/** Whether a page has an overview: of a target, or of maps of several layers. */
+export function hasOverview(data) {
+  return hasLogit(data) || (hasMaps(data) && data.layered && data.layers.length > 1);
+}
+
+/** What its drawing is made from; layer, token and head are marks, but for the token whose sources are drawn. */
+export function logitFields({ data, selection }) {
+  const shared = ["run", "block", "words", "hide", "zoom", "range", "root"];
+  return hasLogit(data) ? shared : [...shared, "scope", "ref", "refRun", "read", "cells", selection.read === "row" ? "to" : "from"];
 }
 
 /** How high a layer is, so that all of them are seen at once. */
 function layerHeight(scene, rows) {
   const tall = scene.room ? scene.room - 150 : FRAMED_PAGE ? STREAM.framed : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
-  return Math.max(STREAM.smallest, Math.min(STREAM.largest, tall / rows));
+  return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 
 /** The columns of changes: how much each step of a layer changed the ranking of token pairs, where the page has maps of that kind. */
 function changeColumns(scene) {
-  const block = Object.values(scene.data.runs[scene.selection.run].blocks).find(({ exact, tracks }) => exact && tracks && tracks.length);
-  return block ? block.tracks[0].columns.map((column) => ({ ...column, values: block.tracks[0].values[column.channel] })) : [];
+  const [name, block] = Object.entries(scene.data.runs[scene.selection.run].blocks).find(([, { exact, tracks, axis }]) => exact && axis === "scope" && tracks && tracks.length) || ["", null];
+  return block ? block.tracks[0].columns.map((column) => ({ ...column, name, values: block.tracks[0].values[column.channel] })) : [];
 }
 
-/** Where changes, streams, biases, heads and neurons stand in `width` pixels; heads and neurons below where there is no room beside. */
+/** Where changes, streams, the strip beside them, heads and neurons stand in `width` pixels; heads and neurons below where there is no room beside. */
 function logitPlace(scene, width) {
-  const { data, selection, window: [, , first, last] } = scene;
-  const block = chosenLogit(data, selection);
-  const rows = block.residual.length;
+  const { window: [, , first, last] } = scene;
+  const stream = streamOf(scene);
+  const rows = stream.rows.length;
   const height = layerHeight(scene, rows);
   const changes = changeColumns(scene);
-  const heads = block.heads ? block.heads[0].length : 0;
-  const biased = block.biases.some(([, , share]) => share !== 0);
+  const heads = stream.heads ? stream.heads.names.length : 0;
+  const lines = scene.data.layers.length && stream.block ? rows - 1 : rows; // of layers, without the end
   const left = STREAM.left + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
-  const beyond = left + (biased ? STRIP.gap + STRIP.width : 0) + 8;
+  const beyond = left + (stream.strip ? STRIP.gap + STRIP.width : 0) + 8;
   const across = heads ? Math.max(6, Math.min(STREAM.head, (width / 3) / heads)) : 0;
-  const dots = block.neurons.length ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
+  const dots = stream.neurons.length ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
   const further = (heads ? STREAM.gap + across * heads : 0) + dots;
   const beside = further > 0 && width - beyond - further >= STREAM.enough;
   const room = width - beyond - (beside ? further : 0);
-  const cell = { width: Math.min(CELL.largest, room / (last - first + 1)), height };
+  const cell = { width: Math.min(Math.max(CELL.largest, STREAM.wide / (last - first + 1)), room / (last - first + 1)), height };
   const map = { labels: labelsOf(scene) };
   const top = 8 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
   const frame = { left, top, cell, across: cell.width * (last - first + 1), down: height * rows, map };
-  const bottom = top + frame.down + 34;
+  const bottom = top + frame.down + (stream.before ? 48 : 34);
   const narrow = beside ? across : Math.min(STREAM.head, (width - STREAM.left - dots - 8) / Math.max(1, heads));
   const headFrame = {
     left: beside ? frame.across + beyond - 8 + STREAM.gap : STREAM.left, top: beside ? top : bottom + 36,
-    cell: { width: narrow, height }, across: narrow * heads, down: height * (rows - 1),
+    cell: { width: narrow, height }, across: narrow * heads, down: height * lines,
   };
   const neuronFrame = dots ? { ...headFrame, left: headFrame.left + headFrame.across + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
   const lying = further > 0 && !beside;
-  return { block, frame, heads, headFrame, neuronFrame, beside, changes, strip: biased ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
+  return { stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
 }
 
 /** Whether tokens' streams are drawn as bands; columns too narrow for that are cells. */
@@ -65,47 +89,54 @@ function isBanded({ frame }) {
 
 /** What is painted, and where. */
 function logitPictures(scene, place) {
-  const { block, frame, headFrame, heads, strip, changes } = place;
-  const { cells, limit, rows } = logitStream(scene);
-  const shown = { scale: "signed", root: scene.selection.root };
+  const { stream, lines, frame, headFrame, heads, strip, changes } = place;
+  const { root } = scene.selection;
   const [, , first, last] = scene.window;
+  const columnOf = (cells, nColumns, nRows, shown) => ({ root, ...shown, cells, nColumns, window: [0, nRows - 1, 0, nColumns - 1] });
   const pictures = isBanded(place) ? [] : [
-    { picture: { ...shown, cells, limit, nColumns: scene.axes.nColumns, window: [0, rows.length - 1, first, last] }, x: frame.left, y: frame.top, width: frame.across, height: frame.down },
+    { picture: { root, scale: stream.scale, cells: stream.cells, limit: stream.limit, nColumns: scene.axes.nColumns, window: [0, stream.rows.length - 1, first, last] }, x: frame.left, y: frame.top, width: frame.across, height: frame.down },
   ];
   if (changes.length) {
-    const flat = new Float32Array((rows.length - 1) * changes.length).fill(NaN);
-    changes.forEach(({ values }, column) => scene.data.layers.forEach((layer, index) => { flat[layer * changes.length + column] = values[index] === null ? NaN : values[index]; }));
-    const [wide, high] = [changes.length * CHANGES.width, frame.cell.height * (rows.length - 1)];
-    pictures.push({ picture: { scale: "contribution", root: 1, cells: flat, limit: largest(flat), nColumns: changes.length, window: [0, rows.length - 2, 0, changes.length - 1] }, x: STREAM.left, y: frame.top, width: wide, height: high });
+    const flat = new Float32Array(lines * changes.length).fill(NaN);
+    changes.forEach(({ values }, column) => scene.data.layers.forEach((layer, index) => { flat[stream.layers.indexOf(layer) * changes.length + column] = values[index] === null ? NaN : values[index]; }));
+    const [wide, high] = [changes.length * CHANGES.width, frame.cell.height * lines];
+    pictures.push({ picture: columnOf(flat, changes.length, lines, { scale: "contribution", root: 1, limit: largest(flat) }), x: STREAM.left, y: frame.top, width: wide, height: high });
   }
-  if (strip !== null) {
-    const biases = Float32Array.from(rows, (_, row) => logitBiasesAt(block, row));
-    pictures.push({ picture: { ...shown, cells: biases, limit, nColumns: 1, window: [0, rows.length - 1, 0, 0] }, x: strip, y: frame.top, width: STRIP.width, height: frame.down });
-  }
+  if (strip !== null) pictures.push({ picture: columnOf(stream.strip.values, 1, stream.rows.length, stream.strip), x: strip, y: frame.top, width: STRIP.width, height: frame.down });
   if (heads) {
-    const flat = Float32Array.from(block.heads.flat());
-    pictures.push({ picture: { ...shown, cells: flat, limit: largest(flat), nColumns: heads, window: [0, rows.length - 2, 0, heads - 1] }, x: headFrame.left, y: headFrame.top, width: headFrame.across, height: headFrame.down });
+    const { values, least, limit, scale } = stream.heads;
+    const flat = Float32Array.from(values.flat(), (value) => (scale === "signed" ? value : Math.max(0, value - least)));
+    pictures.push({ picture: columnOf(flat, heads, lines, { scale, limit: limit - least }), x: headFrame.left, y: headFrame.top, width: headFrame.across, height: headFrame.down });
   }
   return pictures;
 }
 
-/** Tokens' streams: the wider and the stronger in colour, the more of the target flows there. */
+/** Tokens' streams: the wider and the stronger in colour, the more of the target flows there, or the more is taken; what a step added or took lies at their edges. */
 function streamBands(scene, place) {
   if (!isBanded(place)) return [];
-  const { frame } = place;
-  const { rows, limit } = logitStream(scene);
+  const { frame, stream: { rows, before, ends, limit, scale } } = place;
+  const { palette, selection } = scene;
   const [, , first, last] = scene.window;
+  const widthOf = (share) => (limit > 0 ? placeOnScale(share, limit, selection.root) * (frame.cell.width - 1) : 0);
   const bands = [];
   rows.forEach((shares, row) => {
     for (let column = first; column <= last; column++) {
       const share = shares[column];
-      const part = limit ? placeOnScale(share, limit, scene.selection.root) : 0;
-      const wide = part * (frame.cell.width - 1);
-      if (!(wide >= STREAM.least)) continue;
-      const x = frame.left + (column - first + 0.5) * frame.cell.width - wide / 2;
-      const band = rectangle(x, frame.top + row * frame.cell.height, wide, frame.cell.height, shadeOf(scene.palette, share, limit, "signed", scene.selection.root).hex);
-      band.dataset.share = `${row},${column}`;
-      bands.push(band);
+      const kept = before ? Math.min(share, before[row][column]) : share;
+      const [wide, most] = [widthOf(kept), widthOf(before ? Math.max(share, before[row][column]) : share)];
+      if (!(most >= STREAM.least)) continue;
+      const middle = frame.left + (column - first + 0.5) * frame.cell.width;
+      const band = (across, ink) => rectangle(middle - across / 2, frame.top + row * frame.cell.height, across, frame.cell.height, ink);
+      const parts = [...(before ? [band(most, palette[share > kept ? "gain" : "loss"])] : []), band(wide, shadeOf(palette, kept, limit, scale, selection.root).hex)];
+      if (ends) {
+        const [low, high] = ends.map((of) => of[row][column]);
+        if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[share < 0 ? "loss" : "gain"] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
+        const [from, to] = [low, high].map((end) => middle + (Math.sign(end) === Math.sign(share) ? widthOf(end) / 2 : 0));
+        const y = frame.top + (row + 0.5) * frame.cell.height;
+        parts.push(svg("path", { d: `M${from} ${y}H${to}M${from} ${y - 3}v6M${to} ${y - 3}v6`, stroke: palette.ink, fill: "none", class: "whisker" }));
+      }
+      parts[0].dataset.share = `${row},${column}`;
+      bands.push(...parts);
     }
   });
   return bands;
@@ -113,9 +144,9 @@ function streamBands(scene, place) {
 
 /** Arcs from stream to stream: what a head carries from one token to another; the largest have their names. `reach` are wide, and lie below the bands. */
 function headArcs(scene, place) {
-  const { frame, block } = place;
+  const { frame, stream: { block, limit } } = place;
+  if (!block) return { reach: [], drawn: [] };
   const { palette } = scene;
-  const { limit } = logitStream(scene);
   const [, , first, last] = scene.window;
   const middle = (column) => frame.left + (column - first + 0.5) * frame.cell.width;
   const named = [];
@@ -134,17 +165,19 @@ function headArcs(scene, place) {
     const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
     path.dataset.arc = String(index);
     reach.push(Object.assign(svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide) }), { arc }));
-    if (named.length < ARCS.named) named.push(arcName(scene, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
+    if (named.length < ARCS.named) named.push(arcName(scene, frame, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
     return Object.assign(path, { arc });
   });
   return { reach, drawn: [...arcs.reverse(), ...named.filter(Boolean)] };
 }
 
 /** The name of an arc at its middle, where no other's stands. */
-function arcName(scene, arc, x, y, fill, others) {
+function arcName(scene, frame, arc, middle, low, fill, others) {
   const { layer, head, share } = arc;
   const words = `L${layer}H${head} ${formatChange(share, false)}`;
   const wide = textWidth(words, 11) * BOLD;
+  const x = Math.max(frame.left + wide / 2 + 2, Math.min(frame.left + frame.across - wide / 2 - 2, middle));
+  const y = Math.min(low, frame.top + frame.down - 4);
   const taken = others.filter(Boolean).some(({ at }) => Math.abs(at.y - y) < 13 && Math.abs(at.x - x) < (at.wide + wide) / 2 + 4);
   if (taken) return null;
   const style = { "font-size": 11, "font-weight": 700, "text-anchor": "middle", fill };
@@ -154,12 +187,12 @@ function arcName(scene, arc, x, y, fill, others) {
 }
 
 /** The largest neurons of each layer as marks, on one scale for all. */
-function neuronMarks(scene, { block, neuronFrame }) {
+function neuronMarks(scene, { stream, neuronFrame }) {
   if (!neuronFrame) return [];
   const { left, top, across, cell } = neuronFrame;
-  const most = largest(block.neurons.flat().map(([, share]) => share));
+  const most = largest(stream.neurons.flat().map(([, share]) => share));
   const radius = Math.min(NEURONS.radius, cell.height / 2);
-  return block.neurons.flatMap((neurons, layer) => {
+  return stream.neurons.flatMap((neurons, layer) => {
     const y = top + (layer + 0.5) * cell.height;
     const line = svg("line", { x1: left, x2: left + across, y1: y, y2: y, stroke: scene.palette.hatch });
     const marks = neurons.filter(([, share]) => Math.abs(share) >= NEURONS.least * most).slice(0, NEURONS.most).map(([neuron, share], index) => {
@@ -174,19 +207,21 @@ function logitLayerLabels(scene, place, left, top, rows) {
   const { palette, selection } = scene;
   const { height } = place.frame.cell;
   const every = Math.max(1, Math.ceil(11 / height));
+  const { layers, names } = place.stream;
+  const at = layers.indexOf(selection.layer);
   return Array.from({ length: rows }, (_, row) => row).flatMap((row) => {
-    const chosen = row === selection.layer;
-    const crowded = row % every || (!chosen && Math.abs(row - selection.layer) < every);
+    const chosen = row === at;
+    const crowded = row % every || (!chosen && Math.abs(row - at) < every);
     if (crowded && !chosen) return [];
     const style = { "text-anchor": "end", "font-size": 11, fill: chosen ? palette.ink : palette.grey, "font-weight": chosen ? 700 : 400 };
-    return [text(logitRowName(place.block, row), left - 5, top + (row + 0.5) * height + 4, style)];
+    return [text(names[row], left - 5, top + (row + 0.5) * height + 4, style)];
   });
 }
 
 /** Axes, frames and names that stay while layer and token change. */
 function logitSurroundings(scene, place) {
   const { palette } = scene;
-  const { block, frame, headFrame, heads, strip, neuronFrame } = place;
+  const { stream, frame, headFrame, heads, strip, neuronFrame } = place;
   const grey = { "font-size": 11, fill: palette.grey };
   const outline = (x, y, width, height) => svg("rect", { x, y, width, height, fill: "none", stroke: palette.line });
   const arcs = headArcs(scene, place);
@@ -194,20 +229,20 @@ function logitSurroundings(scene, place) {
     text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...arcs.reach, ...streamBands(scene, place),
     ...logitLegend(scene, place), ...changeNames(scene, place),
   ];
-  if (strip !== null) nodes.push(upright("biases", strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
+  if (strip !== null) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
   if (heads) {
     const every = Math.max(1, Math.ceil(16 / headFrame.cell.width));
-    nodes.push(text(`heads, ±${formatRough(largest(block.heads.map(largest)), false)}`, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
-    for (let head = 0; head < heads; head += every) nodes.push(text(head, headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
+    nodes.push(text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
+    for (let head = 0; head < heads; head += every) nodes.push(text(stream.heads.names[head], headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
   }
   if (neuronFrame) nodes.push(text("largest neurons", neuronFrame.left, neuronFrame.top - 20, grey), ...neuronMarks(scene, place));
   return [...nodes, ...arcs.drawn];
 }
 
 /** What the columns of changes are, and their frame. */
-function changeNames(scene, { frame, changes, block }) {
+function changeNames(scene, { frame, changes, lines }) {
   if (!changes.length) return [];
-  const outline = svg("rect", { x: STREAM.left, y: frame.top, width: changes.length * CHANGES.width, height: frame.cell.height * (block.residual.length - 1), fill: "none", stroke: scene.palette.line });
+  const outline = svg("rect", { x: STREAM.left, y: frame.top, width: changes.length * CHANGES.width, height: frame.cell.height * lines, fill: "none", stroke: scene.palette.line });
   const names = changes.map(({ label, words }, index) => {
     const name = upright(label, STREAM.left + (index + 0.5) * CHANGES.width + 4, frame.top - 5, { "font-size": 10, fill: scene.palette.grey });
     name.append(svg("title", {}, [words]));
@@ -215,6 +250,12 @@ function changeNames(scene, { frame, changes, block }) {
   });
   const room = Math.max(...changes.map(({ label }) => textWidth(label, 10))) + 12;
   return [outline, ...names, text("change", STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
+}
+
+/** The column that is marked: of a target the token that is read, else the other end of the selected cell. */
+function markedColumn(scene) {
+  if (hasLogit(scene.data)) return ownColumn(scene);
+  return scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row];
 }
 
 /** Thin lines along which streams run. */
@@ -226,28 +267,36 @@ function streamLanes(scene, place) {
   return middles.map((x) => svg("line", { x1: x, x2: x, y1: frame.top, y2: frame.top + frame.down, stroke: scene.palette.hatch }));
 }
 
-function logitLegend(scene, { frame, block }) {
-  const { limit, top } = logitStream(scene);
-  const gradient = rampGradient(scene, { limit, scale: "signed" }, -limit);
+function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, asShare } }) {
+  const gradient = rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
   const [less, more] = top > limit * 1.0001 ? ["≤ ", "≥ "] : ["", ""];
-  const tick = (content, share, anchor) => text(content, frame.left + share * width, y + 20, { "font-size": 11, "text-anchor": anchor, fill: scene.palette.ink });
+  const signed = scale === "signed";
+  const rough = formatRough(limit, Boolean(asShare));
+  const style = { "font-size": 11, fill: scene.palette.ink };
+  const tick = (content, share, anchor) => text(content, frame.left + share * width, y + 20, { ...style, "text-anchor": anchor });
+  const ends = signed ? [tick(`${less}−${rough}`, 0, "start"), tick("0", 0.5, "middle")] : [tick("0", 0, "start")];
+  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, style)];
+  const fits = frame.across - width > 190;
+  const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
-    svg("defs", {}, [gradient]), svg("rect", { x: frame.left, y, width, height: 9, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }),
-    tick(`${less}−${formatRough(limit, false)}`, 0, "start"), tick("0", 0.5, "middle"), tick(`${more}+${formatRough(limit, false)}${logitUnit(block)}`, 1, width < 150 ? "middle" : "end"),
+    svg("defs", {}, [gradient]), svg("rect", { x: frame.left, y, width, height: 9, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...ends,
+    tick(`${more}${signed ? "+" : ""}${rough}${unit}`, 1, width < 150 ? "middle" : "end"),
+    ...(before && isBanded({ frame }) ? [...swatch("gain", "more than before", beside), ...swatch("loss", "less", beside + 28 + textWidth("more than before", 11))] : []),
   ];
 }
 
 /** The selected layer, token and head; what is pointed at. */
 function logitMarks(scene, place, target) {
   const { palette, selection } = scene;
-  const { block, frame, headFrame, heads, neuronFrame } = place;
-  const line = ({ left, top, across, cell }) => frameAround(left, top + selection.layer * cell.height, across, cell.height, palette.mark);
-  const shapes = [line(frame), ...(neuronFrame ? [line(neuronFrame)] : []), ...columnMark(scene, frame, ownColumn(scene), palette.mark)];
+  const { stream, frame, headFrame, heads, neuronFrame } = place;
+  const at = stream.layers.indexOf(selection.layer);
+  const line = ({ left, top, across, cell }) => frameAround(left, top + at * cell.height, across, cell.height, palette.mark);
+  const shapes = [line(frame), ...(neuronFrame ? [line(neuronFrame)] : []), ...columnMark(scene, frame, markedColumn(scene), palette.mark)];
   if (target && target.column !== undefined) shapes.push(...columnMark(scene, frame, target.column, palette.read));
   if (!heads) return shapes;
-  const head = logitHead(block, selection);
-  const chosen = head < 0 ? [] : [frameAround(headFrame.left + head * headFrame.cell.width, headFrame.top + selection.layer * headFrame.cell.height, headFrame.cell.width, headFrame.cell.height, palette.mark)];
+  const head = chosenHead(heads, selection);
+  const chosen = head < 0 ? [] : [frameAround(headFrame.left + head * headFrame.cell.width, headFrame.top + at * headFrame.cell.height, headFrame.cell.width, headFrame.cell.height, palette.mark)];
   return [...shapes, line(headFrame), ...chosen];
 }
 
@@ -256,60 +305,87 @@ function logitUnder(place, scene, event, host) {
   const box = host.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const inside = ({ left, top, across, down }) => x >= left && x < left + across && y >= top && y < top + down;
-  const { frame, headFrame, heads, strip, changes, neuronFrame } = place;
+  const { stream, lines, frame, headFrame, heads, strip, changes, neuronFrame } = place;
   const { arc, neuron } = event.target;
   if (arc) return arc;
   if (neuron) return neuron;
-  const row = ({ top, cell }) => Math.floor((y - top) / cell.height);
-  if (inside(frame)) return { layer: row(frame), column: scene.window[2] + Math.floor((x - frame.left) / frame.cell.width) };
-  if (strip !== null && inside({ ...frame, left: strip, across: STRIP.width })) return { layer: row(frame), biases: true };
-  if (changes.length && inside({ ...frame, left: STREAM.left, across: changes.length * CHANGES.width, down: frame.down - frame.cell.height })) return { layer: row(frame), change: Math.floor((x - STREAM.left) / CHANGES.width) };
-  if (neuronFrame && inside(neuronFrame)) return { layer: row(neuronFrame) };
-  if (heads && inside(headFrame)) return { layer: row(headFrame), head: Math.floor((x - headFrame.left) / headFrame.cell.width) };
+  const row = ({ top, cell }) => ({ row: Math.floor((y - top) / cell.height), layer: stream.layers[Math.floor((y - top) / cell.height)] });
+  if (inside(frame)) return { ...row(frame), column: scene.window[2] + Math.floor((x - frame.left) / frame.cell.width) };
+  if (strip !== null && inside({ ...frame, left: strip, across: STRIP.width })) return { ...row(frame), strip: true };
+  if (changes.length && inside({ ...frame, left: STREAM.left, across: changes.length * CHANGES.width, down: lines * frame.cell.height })) return { ...row(frame), change: Math.floor((x - STREAM.left) / CHANGES.width) };
+  if (neuronFrame && inside(neuronFrame)) return row(neuronFrame);
+  if (heads && inside(headFrame)) return { ...row(headFrame), head: Math.floor((x - headFrame.left) / headFrame.cell.width) };
   return null;
 }
 
 /** The change of the selection that a token means: the one that is read. */
-function logitTokenChange({ data, axes, selection }, column) {
+export function logitTokenChange({ axes, selection }, column) {
   const position = axes.columns[column].position;
   const row = axes.rowOf(position);
   return selection.read === "row" && row >= 0 ? { to: axes.rows[row].position } : { from: position, read: "column" };
 }
 
+/** The change that a token in a row means where rows are of another token: the other end of the cell. */
+function otherEnd({ data, axes, selection }, column) {
+  const { position } = axes.columns[column];
+  return selection.read === "row" ? { from: position } : data.queries.includes(position) ? { to: position } : {};
+}
+
+/** The change that a column of changes means: the step whose maps are shown. */
+function stepOf(scene, index) {
+  const { name, channel, ref } = changeColumns(scene)[index];
+  return { scope: channelKey(scene.data, name, channel), ref: ref ? channelKey(scene.data, name, ref) : "" };
+}
+
 /** The change that a click means; a layer of which the page has no maps cannot be selected. */
-function logitChange(scene, { layer, column, head, query, key }) {
+function logitChange(scene, { layer, column, head, query, key, neuron, change: picked }) {
   const change = scene.data.layers.includes(layer) ? { layer } : {};
-  if (column !== undefined) Object.assign(change, logitTokenChange(scene, column));
+  if (column !== undefined) Object.assign(change, hasLogit(scene.data) ? logitTokenChange(scene, column) : otherEnd(scene, column));
+  if (picked !== undefined) Object.assign(change, stepOf(scene, picked));
+  if (neuron !== undefined) change.neuron = scene.selection.neuron === neuron && layer === scene.selection.layer ? -1 : neuron;
+  else if ("layer" in change && layer !== scene.selection.layer) change.neuron = -1;
   const again = query === undefined && layer === scene.selection.layer && scene.selection.heads === String(head); // a second click lets go
   if (head !== undefined) change.heads = again ? "" : String(head);
   if (query !== undefined && scene.data.queries.includes(query)) Object.assign(change, { to: query, from: key, read: "row" });
   return change;
 }
 
-function logitTip(scene, { block, changes }, { layer, column, head, query, key, neuron, share, change, biases }) {
-  const input = head === undefined && change === undefined ? ", its input" : "";
-  const at = tipLine("layer", layer === block.residual.length - 1 && head === undefined ? "end" : `${layer}${input}`);
-  const number = (share) => element("div", { textContent: Number.isNaN(share) ? "hidden" : `${formatChange(share, false)}${logitUnit(block)}` });
+/** What a token's stream carries at a row: of a target its share, else before and after the step. */
+function streamNumber({ before, ends, rows, unit, asShare, block }, row, column) {
+  const share = rows[row][column];
+  if (Number.isNaN(share)) return block ? "hidden" : "not among these";
+  const shown = (value) => (block ? formatChange(value, false) + unit : asShare ? formatPercent(value) : formatNumber(value));
+  if (ends) return `${shown(share)}, 95 % interval ${ends.map((of) => shown(of[row][column])).join(" to ")}`;
+  return before && !block ? `${shown(before[row][column])} → ${shown(share)} (${formatChange(share - before[row][column], asShare)})` : shown(share);
+}
+
+function logitTip(scene, { stream, changes }, { row, layer, column, head, query, key, neuron, share, change, strip }) {
+  const { block, unit } = stream;
+  const input = block && head === undefined && change === undefined ? ", its input" : "";
+  const at = tipLine("layer", layer === null ? "end" : `${layer}${input}`);
+  const number = (shown) => element("div", { textContent: formatChange(shown, false) + unit });
   const token = (position) => tokenAt(scene, labelsOf(scene)[scene.axes.columnOf[position]], position);
   if (query !== undefined) return [tipLine("head", `L${layer}H${head}`), tipLine("from", token(key)), tipLine("to", token(query)), number(share)];
   if (neuron !== undefined) return [tipLine("neuron", `L${layer}N${neuron}`), number(share)];
-  if (head !== undefined) return [tipLine("head", `L${layer}H${head}`), number(block.heads[layer][head])];
+  if (head !== undefined) return [tipLine("head", `L${layer}H${stream.heads.names[head]}`), block ? number(stream.heads.values[row][head]) : element("div", { textContent: `${stream.heads.words}: ${formatPercent(stream.heads.values[row][head])}` })];
   if (change !== undefined) return [at, tipLine("", `${changes[change].words}: ${formatTrack(changes[change].values[scene.data.layers.indexOf(layer)] ?? null)}`)];
-  if (column === undefined && !biases) return [at];
-  if (column === undefined) return [at, ...block.biases.filter(([, from]) => from === layer).map(([name, , share]) => tipLine("bias", `${name} ${formatChange(share, false)}`))];
-  return [at, tipLine("token", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), number(logitColumns(scene, block.residual[layer])[column])];
+  if (strip && !block) return [at, tipLine("its own share", formatPercent(stream.strip.values[row]))];
+  if (strip) return [at, ...block.biases.filter(([, from]) => from === row).map(([name, , brought]) => tipLine("bias", `${name} ${formatChange(brought, false)}`))];
+  if (column === undefined) return [at];
+  return [at, tipLine(block ? "token" : scene.selection.read === "row" ? "from" : "to", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), element("div", { textContent: streamNumber(stream, row, column) })];
 }
 
 /** Arrow keys: up and down another layer, left and right another token. */
 function logitKey(scene, go, event) {
   const { data, selection, axes } = scene;
   const layer = data.layers.indexOf(selection.layer);
-  const column = ownColumn(scene);
+  const column = markedColumn(scene);
+  const change = (to) => (hasLogit(data) ? logitTokenChange(scene, to) : otherEnd(scene, to));
   const actions = {
     ArrowUp: () => layer > 0 && go({ layer: data.layers[layer - 1] }),
     ArrowDown: () => layer < data.layers.length - 1 && go({ layer: data.layers[layer + 1] }),
-    ArrowLeft: () => column > 0 && go(logitTokenChange(scene, column - 1)),
-    ArrowRight: () => column < axes.nColumns - 1 && go(logitTokenChange(scene, column + 1)),
+    ArrowLeft: () => column > 0 && go(change(column - 1)),
+    ArrowRight: () => column < axes.nColumns - 1 && go(change(column + 1)),
     Home: () => go({ layer: data.layers[0] }),
     End: () => go({ layer: data.layers[data.layers.length - 1] }),
   };
@@ -329,9 +405,14 @@ function connectLogit(host, place, go, current) {
     scene.hover(target && target.column !== undefined ? { column: target.column } : null);
     if (target) { tip.replaceChildren(...logitTip(scene, place, target)); placeTip(tip, event.clientX, event.clientY); }
   });
-  host.addEventListener("pointerleave", () => { byId("tooltip").hidden = true; current().hover(null); });
+  host.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") byId("tooltip").hidden = true; current().hover(null); });
   host.addEventListener("click", (event) => {
     const target = logitUnder(place, current(), event, host);
+    if (/** @type {PointerEvent} */ (event).pointerType === "touch" && target) {
+      byId("tooltip").hidden = false;
+      byId("tooltip").replaceChildren(...logitTip(current(), place, target));
+      placeTip(byId("tooltip"), event.clientX, event.clientY);
+    }
     if (target) go(logitChange(current(), target));
   });
   host.addEventListener("keydown", (event) => logitKey(current(), go, event));
@@ -343,17 +424,19 @@ function logitTokens(scene, block, go, current) {
   const limit = largest(shares);
   const labels = labelsOf(scene);
   const chips = Array.from(shares, (share, column) => {
-    const number = Number.isNaN(share) ? "–" : formatChange(share, false);
+    const asked = scene.axes.columns[column].members.map((position) => overviewOf(scene.data, position)).find(Boolean);
+    const number = asked && scene.data.runs[0].blocks[asked.block] === block ? "this" : Number.isNaN(share) ? asked ? "why?" : "–" : formatChange(share, false);
     const title = `${labels[column]} · position ${scene.axes.columns[column].position}: ${number}${logitUnit(block)}`;
     const chip = shareChip(labels[column], number, title, Number.isNaN(share) || limit === 0 ? null : shadeOf(scene.palette, share, limit, "signed", scene.selection.root));
-    chip.classList.toggle("later", Number.isNaN(share));
-    chip.addEventListener("click", () => go(logitTokenChange(current(), column)));
+    chip.classList.toggle("later", Number.isNaN(share) && number !== "this");
+    chip.classList.toggle("cell", number === "this");
+    chip.addEventListener("click", () => go(asked || logitTokenChange(current(), column)));
     return chip;
   });
-  const host = element("ol", { className: "tokens shared" }, [element("li", { className: "note", textContent: "each token brings" }), ...chips]);
+  const host = element("ol", { className: "tokens shared" }, chips);
   host.setAttribute("aria-label", `what each token brings to the ${block.target}`);
   host.tabIndex = 0;
-  host.classList.toggle("long", chips.length > 40);
+  host.classList.toggle("long", chips.length > 20);
   return { host, chips };
 }
 
@@ -362,18 +445,18 @@ function logitChoice(scene, go) {
   const { data, selection } = scene;
   const blocks = logitBlocks(data, selection.run);
   if (blocks.length < 2) return [];
-  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, `${block.target} (${block.rules})`)));
+  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, block.position === undefined ? `${block.target} (${block.rules})` : `${block.target}@${block.position}`)));
   select.value = blocks.find(([, block]) => block === chosenLogit(data, selection))[0];
   select.setAttribute("aria-label", "target");
-  select.addEventListener("change", () => go({ block: select.value }));
+  select.addEventListener("change", () => go(overviewOf(data, data.runs[selection.run].blocks[select.value].position) || { block: select.value }));
   return [element("div", { className: "toggles" }, [select])];
 }
 
-function logitView(scene, go, width) {
+export function logitView(scene, go, width) {
   let shown = scene;
   const current = () => shown;
   const place = logitPlace(scene, width);
-  const { block } = place;
+  const { stream: { block } } = place;
   const [labels, marks] = [svg("g"), svg("g")];
   const canvases = logitPictures(scene, place).map(({ picture, x, y, width: wide, height }) => placed(paint(picture, scene.palette, wide * scene.ratio, height * scene.ratio), x, y, wide, height));
   const columns = columnLabels(scene, place.frame);
@@ -381,16 +464,17 @@ function logitView(scene, go, width) {
   const host = element("div", { className: "logit", tabIndex: 0 }, [...canvases, drawing]);
   host.setAttribute("role", "application");
   connectLogit(host, place, go, current);
-  const tokens = logitTokens(scene, block, go, current);
+  const tokens = block ? logitTokens(scene, block, go, current) : null;
   const update = (now) => {
     shown = now;
-    host.setAttribute("aria-label", `Layers by tokens, arrow keys choose. ${logitSentence(now)}`);
-    labels.replaceChildren(...columns.mark(ownColumn(now)), ...logitLayers(now, place));
-    tokens.chips.forEach((chip, column) => chip.setAttribute("aria-current", String(column === ownColumn(now))));
+    host.setAttribute("aria-label", `Layers by tokens, arrow keys choose. ${block ? logitSentence(now) : takenWords(now).headline}`);
+    labels.replaceChildren(...columns.mark(markedColumn(now)), ...logitLayers(now, place));
+    if (tokens) tokens.chips.forEach((chip, column) => chip.setAttribute("aria-current", String(column === ownColumn(now))));
     const mark = (target) => marks.replaceChildren(...logitMarks(now, place, target));
     now.marked.push(mark);
     mark(null);
   };
+  if (!block) return { nodes: [host], update };
   const note = logitNote(scene, 1 / (place.frame.cell.width * scene.ratio));
   const nodes = [
     ...logitChoice(scene, go), tokens.host, host,
@@ -401,15 +485,15 @@ function logitView(scene, go, width) {
 
 /** Numbers of layers, beside the stream and beside heads that stand below it. */
 function logitLayers(scene, place) {
-  const { block, frame, headFrame, heads, beside } = place;
+  const { stream, lines, frame, headFrame, heads, beside } = place;
   const below = (heads || place.neuronFrame) && !beside;
-  return [...logitLayerLabels(scene, place, STREAM.left, frame.top, block.residual.length), ...(below ? logitLayerLabels(scene, place, headFrame.left, headFrame.top, block.residual.length - 1) : [])];
+  return [...logitLayerLabels(scene, place, STREAM.left, frame.top, stream.rows.length), ...(below ? logitLayerLabels(scene, place, headFrame.left, headFrame.top, lines) : [])];
 }
 
 /** The layers for a file. */
-function logitFigure(scene, width) {
+export function logitFigure(scene, width) {
   const place = logitPlace(scene, width);
   const columns = columnLabels(scene, place.frame);
-  const nodes = [...logitSurroundings(scene, place), ...columns.nodes, ...columns.mark(ownColumn(scene)), ...logitLayers(scene, place), ...logitMarks(scene, place, null)];
+  const nodes = [...logitSurroundings(scene, place), ...columns.nodes, ...columns.mark(markedColumn(scene)), ...logitLayers(scene, place), ...logitMarks(scene, place, null)];
   return { groups: [{ x: 0, y: 0, pictures: logitPictures(scene, place), nodes }], height: place.height };
 }

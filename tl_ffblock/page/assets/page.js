@@ -1,5 +1,34 @@
 /* The workbench: one set of data, one selection, every view drawn from both. */
 
+import { graphCard, graphFacts, graphFigure, graphFields, graphFind, graphLens, graphLook, graphTable, graphWords, hasGraph } from "./graph_lens.js";
+import { drawCard, headKeys } from "./card.js";
+import { offerCircuitsVis } from "./circuitsvis_view.js";
+import { paletteOf } from "./colours.js";
+import { connectControls, connectKeys, fillControls, fillHelp, markControls } from "./controls.js";
+import { mapsTable } from "./csv.js";
+import { connectExports, markExports } from "./exports.js";
+import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_view.js";
+import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
+import { hasHeads, headBlock, headKeysOf, headsFields, headsView, shownHeads } from "./heads_view.js";
+import { chosenLogit, logitMapChange, logitMapKey, logitTable, logitUnit, logitWords, mapsQuestion } from "./logit.js";
+import { logitCard } from "./logit_card.js";
+import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
+import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
+import { formatChange, formatRough } from "./numbers.js";
+import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
+import { hasLogit, hasOverview, logitFields, logitFigure, logitView } from "./overview_view.js";
+import { pairsFields, pairsView } from "./pairs_view.js";
+import { certificateText, mapsWords, quotation, sentenceText } from "./phrases.js";
+import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
+import { MAP_FIELDS, sceneOf, selectionAfter } from "./scene.js";
+import { scoresFields, scoresFigure, scoresOf, scoresTable, scoresTables, scoresView, scoresWords } from "./scores_view.js";
+import { hashOf, selectionOf } from "./selection.js";
+import { drawSentence, nameChips, revealToken } from "./sentence.js";
+import { byId, element, writeText } from "./svg.js";
+import { hasMaps, intervalRuns, openData } from "./tables.js";
+import { wayOfChanges } from "./tracks.js";
+import { WHERE_FIELDS, whereNote, whereView } from "./where.js";
+
 const headKeysShown = (data, selection) => {
   const keys = headKeysOf(data, selection);
   return shownHeads(data, selection).map((index) => keys[index]);
@@ -13,7 +42,7 @@ const headKeysShown = (data, selection) => {
  */
 const VIEWS = [
   {
-    name: "overview", label: "Overview", there: hasLogit, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "range", "root", "zoom"], withoutOwn: true,
+    name: "overview", label: "Overview", there: hasOverview, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "refRun", "hide", "range", "root", "zoom"], withoutOwn: true,
     words: logitWords, figure: logitFigure, table: logitTable,
   },
   {
@@ -36,14 +65,16 @@ const VIEWS = [
     name: "numbers", label: "Numbers", there: hasNumbers, keys: () => [], draw: numbersView, fields: () => ["run", "to"], controls: [],
     words: numbersWords, figure: numbersFigure, table: tableOfNumbers,
   },
+  {
+    name: "graph", label: "Graph", there: hasGraph, keys: () => [], draw: graphLens, fields: graphFields, controls: [],
+    words: graphWords, figure: graphFigure, table: graphTable, find: graphFind, look: graphLook,
+  },
   { name: "memories", label: "Memories", there: (data) => memoryCards(data, 0).length > 0, keys: () => [], draw: memoryView, controls: [], words: memoryWords },
 ];
 
 function viewNow(data, selection) {
   return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS.find(({ name, there }) => (name === "maps" || !hasMaps(data)) && there(data));
 }
-
-const FRAMED_PAGE = window.parent !== window;
 
 const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
@@ -53,29 +84,37 @@ const CLOSE_UP = 430;
 /* On paper canvases have so many pixels for one of the page. */
 const PAPER_RATIO = 4;
 
+/** Whether colours are those of the dark: as the notebook around the page says, else as the system does. */
 function darkScheme() {
-  return window.matchMedia("(prefers-color-scheme: dark)").matches && !workbench.paper;
+  const { theme } = document.documentElement.dataset;
+  return (theme ? theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches) && !workbench.paper;
 }
 
 function drawHeader(data) {
-  const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
-  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  const alone = !hasMaps(data) && !hasLogit(data);
-  byId("facts").textContent = alone ? numbersBlock(data, 0).facts : `${data.model} · ${data.heading} · ${data.layered ? `${plural(data.layers.length, "layer")} · ` : ""}${plural(data.words.length, "token")}${rows}${data.causal ? " · each sees earlier tokens only" : ""}`;
   byId("certificate").textContent = certificateText(data);
   byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
+}
+
+/** Model and sizes; what maps are where the heading asks nothing. */
+function factsOf(data, asked) {
+  if (!hasMaps(data) && !hasLogit(data)) return hasGraph(data) ? graphFacts(data) : numbersBlock(data, 0).facts;
+  const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+  return [data.model, ...(asked ? [] : [data.heading]), ...(data.layered ? [plural(data.layers.length, "layer")] : []), `${plural(data.words.length, data.named ? "named position" : "token")}${rows}`].join(" · ");
 }
 
 /** The question that the page answers where it has a target, else the text that the run in sight has read; as heading and as the window's title. */
 function drawHeading({ data, selection }) {
   const block = chosenLogit(data, selection);
   const answer = block ? ` ${formatChange(block.value, false)}${logitUnit(block)}` : "";
-  const heading = block ? block.question : hasMaps(data) ? quotation(sentenceText(data, selection.run, 300)) : data.heading;
+  const asked = viewNow(data, selection).name === "overview" && !block;
+  const heading = block ? block.question : asked ? mapsQuestion({ data, selection }) : hasMaps(data) ? quotation(sentenceText(data, selection.run, 300)) : data.heading;
   const title = block || !hasMaps(data) ? heading + answer : sentenceText(data, selection.run, 60);
   writeText(document.querySelector("title"), [title, data.model].filter(Boolean).join(" · "));
   writeText(byId("words-read").firstChild, heading);
   writeText(byId("answer"), answer);
+  writeText(byId("facts"), factsOf(data, block || asked));
   byId("answer").className = block && block.value < 0 ? "loss" : "gain";
 }
 
@@ -84,6 +123,7 @@ async function ready(data, selection) {
   const view = viewNow(data, selection);
   const keys = (hasMaps(data) ? [selection.scope, ...view.keys(data, selection)] : []).map((key) => [selection.run, key]);
   if (selection.ref) keys.push([selection.refRun, selection.ref]);
+  if (hasMaps(data)) keys.push(...intervalRuns(data).map((run) => [run, selection.scope]));
   const tables = view.tables ? view.tables(data, selection) : [];
   await Promise.all([...keys.map(([run, key]) => data.load(run, key)), ...tables.map(data.open)]);
 }
@@ -102,7 +142,7 @@ const LOW_WINDOW = 500;
 
 /** Pixels that a map shown alone may be high; 0 where any height will do: frames are as high as what is in them. */
 function windowRoom(selection) {
-  return selection.panel && !FRAMED_PAGE && !workbench.paper ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
+  return (selection.panel || selection.ref === "") && !FRAMED_PAGE && !workbench.paper ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
 }
 
 function sceneNow() {
@@ -113,6 +153,8 @@ function sceneNow() {
   scene.ratio = scene.paper ? PAPER_RATIO : Math.min(3, window.devicePixelRatio || 1);
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];
+  const { name } = viewNow(data, selection);
+  scene.headsBlock = hasHeads(data) && ["heads", "all", "scores"].includes(name) ? headBlock(data, selection)[0] : "";
   scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
   return scene;
 }
@@ -142,13 +184,14 @@ function afterFrame() {
   });
 }
 
-/** Draws the sentence and the view; what stands beside them comes later. */
+/** Draws the sentence and the view; the panels come later. */
 function drawFirst(scene) {
   workbench.scene = scene;
   byId("bench").dataset.view = viewNow(scene.data, scene.selection).name;
   measure();
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
+  byId("reading").hidden = scene.headsBlock !== "" || workbench.view().name === "memories" || (workbench.view().name === "overview" && hasLogit(scene.data));
   if (hasMaps(scene.data)) drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
   writeText(byId("meaning"), words.meaning);
@@ -164,7 +207,7 @@ function drawRest(scene) {
   tellHeight();
 }
 
-/** Draws everything: the sentence and the maps at once, what stands beside them when these are in sight. */
+/** Draws everything: the sentence and the maps at once, the panels when these are in sight. */
 async function drawAll() {
   const scene = sceneNow();
   drawFirst(scene);
@@ -190,11 +233,14 @@ function besidesShown() {
 /** The card of the selected cell, and of what flows to a target where the page has one: in the overview first, below the layer's map. */
 function drawCards(scene) {
   const host = byId("card");
+  if (viewNow(scene.data, scene.selection).name === "graph") { graphCard(scene, workbench.go); return; }
   const further = logitCard(scene, workbench.go);
   if (!hasMaps(scene.data)) { host.replaceChildren(...further); return; }
   drawCard(scene, workbench.go, host);
-  if (viewNow(scene.data, scene.selection).name === "overview") host.prepend(closeUp(scene, byId("why").clientWidth), ...further);
-  else host.append(...further);
+  if (viewNow(scene.data, scene.selection).name === "memories") { host.replaceChildren(); return; }
+  if (viewNow(scene.data, scene.selection).name !== "overview") { host.append(...further); return; }
+  const said = further.length ? [] : [element("p", { className: "said", textContent: mapsWords(scene).headline })];
+  host.prepend(...said, closeUp(scene, byId("why").clientWidth), ...further);
 }
 
 /** The selected layer's map, as the last of those that the view of maps has. */
@@ -205,7 +251,8 @@ function closeUp(scene, width) {
   const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, CLOSE_UP));
   update(alone);
   const block = chosenLogit(data, selection);
-  const ways = [[maps.length > 1 ? "before, after, change" : "larger", "the maps of this layer", { view: "maps", panel: "" }]];
+  /** @type {[string, string, object][]} */
+  const ways = [[maps.length > 1 ? "before, after, change" : "larger", "the maps of this layer", { view: "maps" }]];
   if (logitMapKey(data, selection)) ways.push([`in ${block.unit || "its units"}`, "what each contribution of the layer carries to the target, destinations by sources", logitMapChange(data, selection)]);
   const buttons = ways.map(([textContent, title, change]) => {
     const button = element("button", { type: "button", textContent, title });
@@ -224,13 +271,10 @@ function drawBesides(scene) {
   offerCircuitsVis(scene, byId("circuitsvis-place"));
   if (!besidesShown()) return;
   const { data, selection } = scene;
-  const { places, go, width, rail, lying } = workbench;
-  const told = viewNow(data, selection).name === "maps" && data.layers.length > 1;
-  byId("biography").hidden = !told;
-  if (told) places.biography(scene, madeFrom(scene, biographyFields(scene), width), () => biographyView(scene, go, width));
-  const { blockName } = data.channels.get(selection.scope);
-  places.rail(scene, blockName + lying + madeFrom(scene, whereFields(scene), rail), () => whereView(scene, go, rail, lying));
-  writeText(byId("where-title"), data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps");
+  const { places, go, rail, lying } = workbench;
+  const blockName = scene.headsBlock || data.channels.get(selection.scope).blockName;
+  places.rail(scene, blockName + lying + madeFrom(scene, WHERE_FIELDS, rail), () => whereView(scene, go, rail, lying));
+  writeText(byId("where-title"), scene.headsBlock || data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps");
   writeText(byId("where-way"), wayOfChanges(scene));
   writeText(byId("where-note"), whereNote(scene));
   drawCards(scene);
@@ -309,6 +353,12 @@ function connectPage() {
   }).observe(byId("figure"));
   recolour();
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { recolour(); schedule(); });
+  window.addEventListener("message", ({ source, data }) => {
+    if (!FRAMED_PAGE || source !== window.parent || !data || data.tlFfblock !== "theme") return;
+    document.documentElement.dataset.theme = data.dark ? "dark" : "light";
+    recolour();
+    schedule();
+  });
   window.addEventListener("beforeprint", () => drawPaper(true));
   window.addEventListener("afterprint", () => drawPaper(false));
 }
@@ -316,13 +366,14 @@ function connectPage() {
 function startPage() {
   workbench.data = openData(JSON.parse(byId("data").textContent));
   workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
-  workbench.places = { figure: placeAt(byId("figure")), biography: placeAt(byId("biography")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")) };
+  workbench.places = { figure: placeAt(byId("figure")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
   document.body.classList.toggle("unlayered", !workbench.data.layered);
   document.body.classList.toggle("mapless", !hasMaps(workbench.data));
-  byId("search").parentElement.hidden = workbench.data.queries.length === 0;
+  byId("search").parentElement.hidden = workbench.data.queries.length === 0 && !hasGraph(workbench.data);
   drawHeader(workbench.data);
   fillControls(workbench.data);
+  fillHelp();
   connectPage();
   connectControls(workbench);
   connectExports(workbench);

@@ -1,9 +1,15 @@
 /* Which: the list of pairs of tokens, sorted, filtered, cut by threshold; a click selects the cell. */
 
+import { shownOf, sideHeads } from "./phrases.js";
+import { pairDistance, rankedPairs } from "./ranking.js";
+import { MAP_FIELDS, labelsOf, whichOf } from "./scene.js";
+import { byId, element } from "./svg.js";
+import { pairPlaces } from "./text.js";
+
 const PAIR_LINES = 40;
 
 /** What the list is made from. */
-function pairsFields({ selection }) {
+export function pairsFields({ selection }) {
   return [...MAP_FIELDS, "sort", "pairs", "mass", "find", ...(selection.pairs === "token" ? ["read", "to", "from"] : [])];
 }
 
@@ -21,7 +27,7 @@ function pairLine(scene, pair, go) {
   return element("tr", {}, [element("td", {}, [button]), ...numbers.map((number) => element("td", { textContent: number }))]);
 }
 
-function pairsView(scene, go) {
+export function pairsView(scene, go) {
   const { pairs, total } = rankedPairs(scene, PAIR_LINES);
   const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : name }));
   if (scene.selection.sort === "distance") heads.unshift(element("th", { scope: "col", className: "whole", textContent: "distance" }));

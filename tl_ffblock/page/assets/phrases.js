@@ -1,5 +1,10 @@
 /* What is said: names of maps, the sentence about the selection, what a cell is. No DOM. */
 
+import { formatChange, formatError, formatNumber, formatPercent, formatPoints, formatRough } from "./numbers.js";
+import { isMixed, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
+import { largest } from "./shares.js";
+import { intervalRuns } from "./tables.js";
+
 const UNITS = {
   others: "share of what comes from other tokens",
   row: "share of the row's total",
@@ -9,29 +14,29 @@ const UNITS = {
 const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
 const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
 
-function quotation(label) {
+export function quotation(label) {
   return `“${label}”`;
 }
 
 /** A number of a map, signed where it is a change; changes of shares are points. */
-function shownOf(map, value, asShare) {
+export function shownOf(map, value, asShare) {
   if (map.role === "difference" || map.scale === "signed") return formatChange(value, asShare);
   return asShare ? formatPercent(value) : formatNumber(value);
 }
 
 /** A token in a sentence, with its position where others are written alike. */
-function tokenWords(scene, column) {
+export function tokenWords(scene, column) {
   return quotation(labelsOf(scene)[column] + whichOf(scene, column));
 }
 
 /** A channel in a reader's words, then its name: "attention block (Atb)". */
-function channelWords(data, key) {
+export function channelWords(data, key) {
   const channel = data.channels.get(key);
   return channel.label === channel.name ? key : `${channel.label} (${channel.name})`;
 }
 
 /** The text that a run has read, its first `most` letters, without the marks of white space before words. */
-function sentenceText(data, run, most) {
+export function sentenceText(data, run, most) {
   return data.runs[run].tokens.join(" ").replace(/(^| )·/g, "$1").slice(0, most);
 }
 
@@ -39,17 +44,17 @@ function runName(data, run) {
   return data.runs.length > 1 ? data.runs[run].name : "";
 }
 
-function sideName(data, run, key) {
+export function sideName(data, run, key) {
   return [runName(data, run), data.channels.get(key).name].filter(Boolean).join(" · ");
 }
 
 /** A name for each map: of the difference, of maps of two kinds with their block, of others by `naming`. */
-function namesOfMaps(scene, naming) {
+export function namesOfMaps(scene, naming) {
   return scene.maps.map((map) => (map.role === "difference" ? "difference" : isMixed(scene) ? map.key : naming(map)));
 }
 
 /** What stands over columns of numbers, one for each map: what tells the maps apart. */
-function sideHeads(scene) {
+export function sideHeads(scene) {
   const { data, maps } = scene;
   const named = maps.filter(({ role }) => role !== "difference");
   const differ = (field) => new Set(named.map((map) => map[field])).size > 1;
@@ -62,7 +67,7 @@ function isOwnStep(scene) {
   return selection.run === selection.refRun && selection.ref !== "" && data.channels.get(selection.scope).before === selection.ref;
 }
 
-function titleOf(scene, map) {
+export function titleOf(scene, map) {
   const { data, selection } = scene;
   if (map.role === "difference") return "Difference";
   if (map.role === "only") return sideName(data, map.run, map.key);
@@ -71,7 +76,7 @@ function titleOf(scene, map) {
   return step ? `${place} ${step}: ${data.channels.get(map.key).name}` : sideName(data, map.run, map.key);
 }
 
-function subtitleOf(scene, map) {
+export function subtitleOf(scene, map) {
   const { data, selection } = scene;
   if (map.role === "difference") {
     const sides = [sideName(data, selection.run, selection.scope), sideName(data, selection.refRun, selection.ref)];
@@ -90,19 +95,25 @@ function unitOf(scene, map) {
 }
 
 /** Whether some cells lie beyond the colour scale. */
-function isClipped(map) {
+export function isClipped(map) {
   return map.top > map.limit * 1.0001;
 }
 
-function pixelRemark(perPixel) {
+/** Whether a map is the mean of signed numbers, whose intervals may contain zero. */
+export function hasCrosses({ data, selection }, map) {
+  return map.role !== "difference" && map.scale === "signed" && map.run === 0 && !selection.words && selection.cells === "none" && intervalRuns(data).length > 0;
+}
+
+export function pixelRemark(perPixel) {
   return perPixel > 1.001 ? [`1 pixel = ${formatNumber(perPixel, 2)} tokens, the strongest is shown. Drag to zoom.`] : [];
 }
 
 /** What the reader must know about a map; `perPixel` is how many cells share a pixel. */
-function remarksOf(scene, map, perPixel) {
+export function remarksOf(scene, map, perPixel) {
   const { selection, strips } = scene;
   const remarks = [unitOf(scene, map) + (selection.root ? ", on a square-root scale." : ".")];
   if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
+  if (hasCrosses(scene, map)) remarks.push("Crossed: the 95 % interval contains 0.");
   if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
   const norms = strips.filter((name) => name !== "own" && map.columns[name]);
   for (const name of norms) remarks.push(`${name}: up to ${formatRough(largest(map.columns[name]), false)}.`);
@@ -110,7 +121,7 @@ function remarksOf(scene, map, perPixel) {
 }
 
 /** What a cell of a block's maps is, shown as `cells`. */
-function cellMeaning(block, cells) {
+export function cellMeaning(block, cells) {
   const amount = {
     others: ", as a share of the parts of all other tokens",
     row: ", as a share of the parts of all tokens",
@@ -136,7 +147,7 @@ function capital(words) {
 }
 
 /** "layer 3"; nothing on a page whose numbers are of the whole model. */
-function layerWords({ data, selection }) {
+export function layerWords({ data, selection }) {
   return data.layered ? `layer ${selection.layer}` : "";
 }
 
@@ -157,7 +168,7 @@ function subjectOf(scene) {
   return `Layer ${selection.layer}: from ${data.channels.get(selection.ref).name} to ${data.channels.get(selection.scope).name}`;
 }
 
-function cannotSee(to, from) {
+export function cannotSee(to, from) {
   return `${to} cannot see ${from}, which comes later.`;
 }
 
@@ -205,7 +216,7 @@ function singleWords(scene, to, from, number) {
 }
 
 /** The selection as a finding, its numbers included: what a figure's title says. */
-function headlineOf(scene) {
+export function headlineOf(scene) {
   const { data, maps, axes, row, column, selection } = scene;
   const index = row * axes.nColumns + column;
   const show = (side) => shownOf(maps[side], values[side], maps[side].asShare);
@@ -238,7 +249,7 @@ function markedWords(scene) {
 }
 
 /** What is said of the maps view, on the page and in its files: `headline`, `meaning`, the caption's parts, the file's name. */
-function mapsWords(scene) {
+export function mapsWords(scene) {
   const { data, selection, maps } = scene;
   const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
@@ -251,7 +262,7 @@ function mapsWords(scene) {
 }
 
 /** The model, and the text that it read where there is one. */
-function modelReading(data, { run }, most) {
+export function modelReading(data, { run }, most) {
   return data.words.length ? `${data.model} reading “${sentenceText(data, run, most)}”` : data.model;
 }
 
@@ -259,7 +270,7 @@ function modelReading(data, { run }, most) {
  * Model, sentence, what is shown of which layer, how numbers were made: what a reader of the figure alone has to know. The page's
  * certificate, and the paper's method, are those of `exact` maps; other numbers come with the name of their `method`.
  */
-function captionOf({ data, selection }, words) {
+export function captionOf({ data, selection }, words) {
   const exact = data.certificate && words.exact;
   const method = exact ? "method of Kobayashi et al. (2024)" : words.method;
   const versions = ["tl_ffblock", "transformer_lens", "torch"].filter((name) => data.provenance[name]).map((name) => `${name} ${data.provenance[name]}`).join(", ");
@@ -273,7 +284,7 @@ function captionOf({ data, selection }, words) {
   ].filter(Boolean).join(" ");
 }
 
-function certificateText(data) {
+export function certificateText(data) {
   const worst = data.certificate;
   if (!worst) return data.statement;
   const place = `${worst.scope}, layer ${worst.layer}, ${quotation(data.runs[worst.run].tokens[worst.query])} at position ${worst.query}`;
@@ -282,7 +293,7 @@ function certificateText(data) {
 }
 
 /** The page's file names, safe everywhere; `words.file` says what is in the file. */
-function fileName({ data, selection }, words, ending) {
+export function fileName({ data, selection }, words, ending) {
   const tokens = data.runs[selection.run].tokens.slice(0, 6).join("-").slice(0, 40);
   const parts = [data.model.slice(0, 40), tokens, ...words.file.filter(Boolean)];
   return parts.join("_").replace(/[^A-Za-z0-9._-]+/g, "").replace(/-{2,}/g, "-") + `.${ending}`;

@@ -1,5 +1,10 @@
 /* Reading, choosing and zooming on a map, by pointer, touch and keyboard. */
 
+import { LABEL, STRIP, TITLE_HEIGHT } from "./layout.js";
+import { zoomText } from "./selection.js";
+import { svg } from "./svg.js";
+import { showTip } from "./tooltip.js";
+
 /** What lies under a point of the panel: a cell, a number of a strip, the label of a row or of a column. */
 function targetAt(scene, frame, x, y) {
   const { window: [top, bottom, left, right] } = scene;
@@ -15,8 +20,10 @@ function targetAt(scene, frame, x, y) {
   return name ? { row, strip: name } : null;
 }
 
-/** The selection that a click on a target means. */
-function selectionAt(scene, { row, column }) {
+/** The selection that a click on a target means.
+ * @param {any} scene
+ * @param {{ row?: number, column?: number }} target */
+export function selectionAt(scene, { row, column }) {
   const { axes, selection } = scene;
   const position = row === undefined ? undefined : axes.rows[row].position;
   if (column === undefined) return { to: position, read: "row" };
@@ -63,7 +70,7 @@ function brushOf(frame, go) {
 }
 
 /** Connects one map's panel with the tooltip, the marks, the selection and the zoom; `frame.scene` is the scene of now. */
-function enablePointing(frame, go) {
+export function enablePointing(frame, go) {
   const { panel } = frame;
   let [read, brushed] = [null, false];
   const brush = brushOf(frame, go);
@@ -82,17 +89,18 @@ function enablePointing(frame, go) {
   panel.addEventListener("pointerdown", (event) => { brushed = false; brush.down(event, under(event), ...at(event)); });
   panel.addEventListener("pointermove", (event) => { brush.move(...at(event)); show(under(event), event.clientX, event.clientY); });
   panel.addEventListener("pointerup", (event) => { brushed = brush.up(under(event)); });
-  panel.addEventListener("pointerleave", () => { brush.up(null); show(null); });
+  panel.addEventListener("pointerleave", (event) => { brush.up(null); if (event.pointerType !== "touch") show(null); }); // a tap's number stays
   panel.addEventListener("blur", () => show(null));
   panel.addEventListener("click", (event) => {
     const target = under(event);
     if (target && !brushed) go(selectionAt(frame.scene, target));
+    if (/** @type {PointerEvent} */ (event).pointerType === "touch") show(target, event.clientX, event.clientY);
   });
   panel.addEventListener("dblclick", () => go({ zoom: "" }));
   panel.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") show(null);
+    if (event.key === "Escape" && read) show(null);
     else if (event.key === "Enter" && read) go(selectionAt(frame.scene, read));
-    else if (ARROWS[event.key] && !event.altKey) byKeyboard(movedTarget(frame.scene, read || {}, ARROWS[event.key]));
+    else if (ARROWS[event.key] && !event.altKey) byKeyboard(movedTarget(frame.scene, /** @type {any} */ (read || {}), ARROWS[event.key]));
     else return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,5 +1,8 @@
 /* Lists of pairs of tokens: sorted, cut by threshold, with ranks. No DOM. */
 
+import { labelsOf, shownMap } from "./scene.js";
+import { sortedAt } from "./shares.js";
+
 /** For each cell whether it belongs to the largest that make up `mass` per cent of its row, before or after. */
 function withinMass(scene, map, mass) {
   const { axes } = scene;
@@ -20,7 +23,7 @@ function withinMass(scene, map, mass) {
 }
 
 /** How many tokens (or words) apart the two of a cell are. */
-function pairDistance(axes, index) {
+export function pairDistance(axes, index) {
   return Math.abs(axes.own[Math.floor(index / axes.nColumns)] - (index % axes.nColumns));
 }
 
@@ -33,14 +36,14 @@ function pairSize(scene, sort, index) {
 
 /** Whether a pair is wanted: of the selected token or of all, with the letters looked for in one of its labels. */
 function wantedPairs(scene) {
-  const { axes, selection, maps, row, column } = scene;
+  const { axes, selection, row, column } = scene;
   const needle = selection.find.trim().toLowerCase();
   const named = labelsOf(scene).map((label) => needle === "" || label.toLowerCase().includes(needle));
   return (r, c) => (selection.pairs === "all" || (selection.read === "row" ? r === row : c === column)) && (named[c] || named[axes.own[r]]);
 }
 
 /** The first `most` pairs in the order asked for, and how many there are in all. */
-function rankedPairs(scene, most) {
+export function rankedPairs(scene, most) {
   const { axes, selection, maps } = scene;
   const masses = selection.mass < 100 ? maps.filter((map) => map.role !== "difference").map((map) => withinMass(scene, map, selection.mass)) : [];
   const wanted = wantedPairs(scene);
@@ -61,7 +64,7 @@ function rankedPairs(scene, most) {
 }
 
 /** The tokens of a profile by size, with the rank each has in the other profile. */
-function rankedProfile(values, reference, most) {
+export function rankedProfile(values, reference, most) {
   const order = (numbers) => Array.from(numbers.keys()).filter((at) => !Number.isNaN(numbers[at])).sort((a, b) => Math.abs(numbers[b]) - Math.abs(numbers[a]) || a - b);
   const ranks = new Map(reference ? order(reference).map((at, rank) => [at, rank]) : []);
   return order(values).slice(0, most).map((at, rank) => ({ at, rank, earlier: ranks.has(at) ? ranks.get(at) : null }));

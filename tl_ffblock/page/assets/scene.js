@@ -1,5 +1,10 @@
 /* Data and selection -> the maps that are shown, with their shares, columns and scales. No DOM. */
 
+import { allowsShares, changed, hiddenColumns, windowOf } from "./selection.js";
+import { largest, limitOf, minus, ownShares, sharesOf } from "./shares.js";
+import { hasMaps } from "./tables.js";
+import { axesOf, jointLabels, mapOfWords, rowsOfWords } from "./text.js";
+
 function mapOf(scene, run, key, role) {
   const { data, axes, selection, hidden } = scene;
   const pooled = (cells) => (selection.words ? mapOfWords(axes, cells, data.words.length) : cells);
@@ -36,7 +41,7 @@ function differenceOf(scene, before, after) {
 }
 
 /** The fields that maps hang on; another token or view leaves them as they are. */
-const MAP_FIELDS = ["run", "scope", "layer", "refRun", "ref", "cells", "range", "each", "words", "hide"];
+export const MAP_FIELDS = ["run", "scope", "layer", "refRun", "ref", "cells", "range", "each", "words", "hide"];
 
 /**
  * One map, or before, after and difference; a pair has one scale unless each is to have its own. Of norms, signed shares and shares
@@ -58,10 +63,14 @@ function stripsOf(maps) {
   return names.filter((name) => maps.some((map) => map.columns[name] && largest(map.columns[name]) > 0));
 }
 
-/** Everything that is drawn of maps. */
-function sceneOf(data, selection) {
+/** Everything that is drawn of maps.
+ * @param {import("./tables.js").Data} data
+ * @param {import("./selection.js").Selection} selection
+ */
+export function sceneOf(data, selection) {
   const axes = data.latestAxes(selection.words, () => axesOf(data, selection.words === 1));
   const hidden = hiddenColumns(data, axes, selection.hide);
+  /** @type {Record<string, any>} */
   const scene = { data, selection, axes, hidden, window: windowOf(axes, selection.zoom) };
   const key = JSON.stringify(MAP_FIELDS.map((field) => selection[field]));
   scene.maps = hasMaps(data) ? data.latestMaps(key, () => mapsOf(scene)) : [];
@@ -72,43 +81,43 @@ function sceneOf(data, selection) {
 }
 
 /** The same text's map at another layer or channel, alone and whole, with a scale of its own. */
-function aloneAt(scene, layer, key) {
+export function aloneAt(scene, layer, key) {
   const { data, selection, axes } = scene;
   const cells = allowsShares(data.block(key)) ? selection.cells : "none";
   const alone = { ...scene, selection: { ...selection, layer, cells }, window: windowOf(axes, "") };
   return { ...alone, map: mapOf(alone, selection.run, key, "only") };
 }
 
-/** Whether two maps stand beside each other that cannot be compared: norms and signed shares. */
-function isMixed({ maps }) {
+/** Whether two maps are shown that cannot be compared: norms and signed shares. */
+export function isMixed({ maps }) {
   return maps.length === 2;
 }
 
 /** The map of the run and scope that are selected, not of what they are compared with. */
-function shownMap({ maps }) {
+export function shownMap({ maps }) {
   return maps[maps.length > 1 ? 1 : 0];
 }
 
 /** What stands along the axes: tokens, and of two runs both where they differ. */
-function labelsOf({ maps, axes, data, selection }) {
+export function labelsOf({ maps, axes, data, selection }) {
   return maps.length ? maps[maps.length - 1].labels : axes.labels(data.runs[selection.run].tokens);
 }
 
 /** What tells a token from others that are written alike: its position, "@3", where the text has several. */
-function whichOf(scene, column) {
+export function whichOf(scene, column) {
   const labels = labelsOf(scene);
   const alike = labels.indexOf(labels[column]) !== labels.lastIndexOf(labels[column]);
   return alike ? `@${scene.axes.columns[column].position}` : "";
 }
 
 /** What is drawn of the scene's maps: all, or the one that the reader enlarged. */
-function panelsOf(scene) {
+export function panelsOf(scene) {
   const single = scene.maps.filter((map) => map.role === scene.selection.panel);
   return single.length ? single : scene.maps;
 }
 
 /** The values along which the sentence is coloured: sources of a row, or destinations of a column. */
-function profileOf(scene, map) {
+export function profileOf(scene, map) {
   const { axes, selection, row, column } = scene;
   const values = new Float32Array(axes.nColumns).fill(NaN);
   if (selection.read === "row") values.set(map.cells.subarray(row * axes.nColumns, (row + 1) * axes.nColumns));
@@ -117,12 +126,12 @@ function profileOf(scene, map) {
 }
 
 /** The column of the token whose sources or destinations are read. */
-function ownColumn(scene) {
+export function ownColumn(scene) {
   return scene.selection.read === "row" ? scene.axes.own[scene.row] : scene.column;
 }
 
 /** Where the sentence's scales end: at the largest value of another token, so that a token's own does not drown the rest. */
-function profileLimits(scene) {
+export function profileLimits(scene) {
   const own = ownColumn(scene);
   const pair = scene.maps.filter((map) => map.role !== "difference");
   const limits = pair.map((map) => largest(profileOf(scene, map).map((value, at) => (at === own ? NaN : value))));
@@ -134,24 +143,38 @@ function rowAxes(axes, row) {
   return { ...axes, nRows: 1, rows: [axes.rows[row]], own: [axes.own[row]] };
 }
 
-/** Each layer's sources of `to` (or destinations of `from`) at one scope: rows are layers, columns tokens. */
-function biographyOf(scene, run, key) {
+/** What is read of a map at a layer: of sources the row alone, where the others do not matter. */
+function readAt(scene, run, key, layer) {
   const { data, selection, axes } = scene;
+  const whole = data.matrix(run, key, layer);
   const alone = selection.read === "row" && selection.cells !== "column";
+  const start = scene.row * axes.nColumns;
   const reduced = alone ? { ...scene, axes: rowAxes(axes, scene.row), row: 0 } : scene;
+  return { reduced, raw: selection.words ? mapOfWords(reduced.axes, whole, data.words.length) : alone ? whole.subarray(start, start + axes.nColumns) : whole };
+}
+
+/** Each layer's sources of `to` (or destinations of `from`) at one scope: rows are layers, columns tokens. */
+export function biographyOf(scene, run, key) {
+  const { data, selection, axes } = scene;
   const cells = new Float32Array(data.layers.length * axes.nColumns);
   data.layers.forEach((layer, index) => {
-    const whole = data.matrix(run, key, layer);
-    const start = scene.row * axes.nColumns;
-    const raw = selection.words ? mapOfWords(reduced.axes, whole, data.words.length) : alone ? whole.subarray(start, start + axes.nColumns) : whole;
+    const { reduced, raw } = readAt(scene, run, key, layer);
     const shown = sharesOf(reduced.axes, raw, scene.hidden, selection.cells);
     cells.set(profileOf(reduced, { cells: shown }), index * axes.nColumns);
   });
   return cells;
 }
 
+/** At each layer what the row keeps for itself, as a share of all that it takes. */
+export function ownThrough(scene, run, key) {
+  return Float32Array.from(scene.data.layers, (layer) => {
+    const { reduced, raw } = readAt(scene, run, key, layer);
+    return ownShares(reduced.axes, raw, scene.hidden)[reduced.row];
+  });
+}
+
 /** Where the colours of such a picture end: as those of a map whose rows' own column is the token's. */
-function biographyLimit(scene, cells) {
+export function biographyLimit(scene, cells) {
   const { data, axes, selection } = scene;
   const own = data.layers.map(() => ownColumn(scene));
   return limitOf({ ...axes, nRows: own.length, own }, cells, selection.range);
@@ -177,12 +200,12 @@ function largestOfRow({ axes, maps, row }) {
  * The selection after a change. Another row, or hidden tokens, may take the selected cell out of sight: then its source is the one
  * that changed most for the row.
  */
-function selectionAfter(data, selection, change) {
+export function selectionAfter(data, selection, change) {
   const next = changed(data, selection, change);
   const anotherRow = "to" in change && next.read === "row";
   if ("from" in change || !(anotherRow || "hide" in change) || !hasMaps(data)) return next;
   const sides = [[next.run, next.scope], ...(next.ref ? [[next.refRun, next.ref]] : [])];
   if (!sides.every(([run, key]) => data.loaded(run, key))) return next;
-  const scene = sceneOf(data, next);
+  const scene = /** @type {any} */ (sceneOf(data, next));
   return isShown(scene) ? next : { ...next, from: largestOfRow(scene) };
 }

@@ -1,10 +1,23 @@
-/* View: why a head attends. One query beside every key: their vectors, the products dimension by dimension, their sum (the score), its softmax. */
+/* View: why a head attends. One query beside every key: their vectors, the products dimension by dimension, their sum (the score), its softmax, and the norm of the value that it weighs. */
 
-const SCORES = { row: 18, smallest: 11, printed: 3, query: 14, label: 118, gap: 12, number: 64, weight: 120, percent: 46, head: 40 };
+import { paint, placed } from "./cells.js";
+import { option } from "./controls.js";
+import { CELL_HEAD } from "./csv.js";
+import { isLabelled, labelStep } from "./furniture.js";
+import { LABEL } from "./layout.js";
+import { frameAround } from "./marks.js";
+import { formatChange, formatError, formatNumber, formatPercent } from "./numbers.js";
+import { cannotSee, quotation } from "./phrases.js";
+import { largest } from "./shares.js";
+import { byId, element, fitText, rectangle, svg, text, textWidth } from "./svg.js";
+import { channelKey, spread } from "./tables.js";
+import { placeTip, tipLine, tokenAt } from "./tooltip.js";
+
+const SCORES = { row: 18, smallest: 11, printed: 3, query: 14, label: 118, gap: 12, number: 64, weight: 120, percent: 46, head: 40, wide: 620 };
 /* Names of the columns, each in words and shorter. */
-const SCORES_HEADINGS = { vectors: ["query q, keys k", "q, k"], product: ["q × k × scale", "q × k"], score: ["sum: score", "score"], bar: ["softmax: weight", "weight"] };
+const SCORES_HEADINGS = { vectors: ["query q, keys k", "q, k"], product: ["q × k × scale", "q × k"], score: ["sum: score", "score"], bar: ["softmax: weight", "weight"], value: ["value ‖v W_O‖", "‖v W_O‖"], weighted: ["weight × ‖v W_O‖", "weighted"] };
 
-function scoresOf(data, run) {
+export function scoresOf(data, run) {
   return Object.values(data.runs[run].blocks).find((block) => block.kind === "scores");
 }
 
@@ -23,10 +36,10 @@ function scoresChange(data, selection, index) {
 }
 
 /** The tables that have to be unpacked for a selection. */
-function scoresTables(data, selection) {
+export function scoresTables(data, selection) {
   const block = scoresOf(data, selection.run);
   const name = block.heads[scoresHead(data, selection)];
-  return [block.query, block.key, block.score, block.weight].map((tables) => tables[name]);
+  return [block.query, block.key, block.score, block.weight, ...(block.value ? [block.value] : [])].map((tables) => tables[name]);
 }
 
 /** One row of a head: its query, every key, products, scores and weights; null where the layer is not held. */
@@ -35,30 +48,34 @@ function scoresRow(scene) {
   const block = scoresOf(data, selection.run);
   const layer = block.layers.indexOf(selection.layer);
   if (layer < 0) return null;
-  const [query, keys, scores, weights] = scoresTables(data, selection).map((table) => data.numbersAt(table, layer));
+  const [query, keys, scores, weights, values] = scoresTables(data, selection).map((table) => data.numbersAt(table, layer));
   const row = data.queries.indexOf(selection.to);
   const [n, size] = [data.words.length, query.length / data.queries.length];
   const mine = query.subarray(row * size, (row + 1) * size);
   const scale = block.scale[layer];
   const products = Float32Array.from(keys, (value, at) => scale * value * mine[at % size]);
   const along = (numbers) => spread(data, numbers).subarray(row * n, (row + 1) * n);
-  return { block, scale, size, n, query: mine, keys, products, scores: along(scores), weights: along(weights) };
+  const weighted = values && along(weights).map((weight, key) => weight * values[key]);
+  return { block, scale, size, n, query: mine, keys, products, scores: along(scores), weights: along(weights), values, weighted, most: weighted ? largest(weighted) : 0 };
 }
 
-function scoresFields() {
+export function scoresFields() {
   return ["run", "scope", "layer", "heads", "to"];
 }
 
-/** Where columns and rows stand in `width` pixels. */
+/** Where columns and rows are in `width` pixels; those of values only where there is room. */
 function scoresPlace({ room: high }, row, width) {
   const height = Math.max(high ? SCORES.printed : SCORES.smallest, Math.min(SCORES.row, high ? (high - SCORES.head - SCORES.query - 8) / (row.n + 2) : 1400 / row.n));
   const label = Math.min(SCORES.label, width / 5);
-  const room = width - label - SCORES.number - SCORES.percent - 3 * SCORES.gap - 8;
-  const weight = Math.min(SCORES.weight, room / 4);
-  const strip = Math.max(40, Math.min(420, (room - weight) / 2));
+  const valued = row.values && width >= SCORES.wide ? 1 : 0;
+  const room = width - label - (SCORES.number + SCORES.percent) * (1 + valued) - (3 + valued) * SCORES.gap - 8;
+  const weight = Math.min(SCORES.weight, room / (4 + 2 * valued));
+  const strip = Math.max(40, Math.min(420, (room - weight * (1 + valued)) / 2));
   const product = label + strip + SCORES.gap;
   const score = product + strip + SCORES.gap;
-  return { height, label, strip, weight, product, score, bar: score + SCORES.number + SCORES.gap, y: (key) => SCORES.head + Math.max(2 * height, SCORES.query) + key * height };
+  const bar = score + SCORES.number + SCORES.gap;
+  const value = bar + weight + SCORES.percent;
+  return { height, label, strip, weight, product, score, bar, valued, value, weighted: value + SCORES.number + SCORES.gap, y: (key) => SCORES.head + Math.max(2 * height, SCORES.query) + key * height };
 }
 
 function scoresPicture(row, cells, first, last) {
@@ -89,10 +106,24 @@ function scoresHeads(scene, place) {
 /** What the columns are, in as many words as there is room for. */
 function scoresHeadings({ palette }, place) {
   const columns = { vectors: [place.label, place.strip], product: [place.product, place.strip], score: [place.score, SCORES.number], bar: [place.bar, place.weight + SCORES.percent] };
+  if (place.valued) Object.assign(columns, { value: [place.value, SCORES.number + SCORES.gap], weighted: [place.weighted, place.weight + SCORES.percent] });
   return Object.entries(columns).map(([name, [x, width]]) => {
     const [words, short] = SCORES_HEADINGS[name];
     return text(textWidth(words, 11) <= width ? words : short, x, SCORES.head - 8, { "font-size": 11, fill: palette.grey });
   });
+}
+
+/** A key's value: the bar of what reaches the query, the norm, and the number of the bar. */
+function scoresValue({ palette }, row, place, key) {
+  if (Number.isNaN(row.scores[key])) return [];
+  const size = Math.min(12, Math.max(LABEL.smallest, place.height));
+  const base = place.y(key) + place.height / 2 + size * 0.35;
+  const width = (row.weighted[key] / (row.most || 1)) * place.weight;
+  return [
+    rectangle(place.weighted, place.y(key) + Math.min(2, place.height / 8), width, place.height - Math.min(4, place.height / 4), palette.contribution),
+    text(formatNumber(row.values[key]), place.value + SCORES.number - 6, base, { "font-size": size, fill: palette.ink, "text-anchor": "end" }),
+    text(formatNumber(row.weighted[key]), place.weighted + width + 4, base, { "font-size": Math.min(10, size), fill: palette.grey }),
+  ];
 }
 
 function scoresLabels(scene, row, place) {
@@ -105,9 +136,10 @@ function scoresLabels(scene, row, place) {
   return tokens.flatMap((token, key) => {
     const seen = !Number.isNaN(row.scores[key]);
     const bar = seen ? [rectangle(place.bar, place.y(key) + Math.min(2, place.height / 8), row.weights[key] * place.weight, place.height - Math.min(4, place.height / 4), palette.contribution)] : [];
-    if (!isLabelled(key, every, selection.from)) return bar;
+    const valued = place.valued ? scoresValue(scene, row, place, key) : [];
+    if (!isLabelled(key, every, selection.from)) return [...bar, ...valued.slice(0, 1)];
     return [
-      ...bar, text(fitText(token, size, place.label - 34), place.label - 30, base(key), { ...style, "text-anchor": "end", fill: seen ? palette.ink : palette.line }),
+      ...bar, ...valued, text(fitText(token, size, place.label - 34), place.label - 30, base(key), { ...style, "text-anchor": "end", fill: seen ? palette.ink : palette.line }),
       text(key, place.label - 5, base(key), { "font-size": 9, "text-anchor": "end", fill: palette.grey }),
       ...(seen ? [
         text(formatChange(row.scores[key], false), place.score + SCORES.number - 6, base(key), { ...style, "text-anchor": "end" }),
@@ -128,6 +160,10 @@ function scoresTarget(row, place, event, host) {
   return { key, dimension: inside === undefined ? null : Math.floor(((x - inside) / place.strip) * row.size) };
 }
 
+function scoresValued(row, key) {
+  return `value ‖v W_O‖ ${formatNumber(row.values[key])}, weighted ${formatNumber(row.weighted[key])}`;
+}
+
 function scoresTip(scene, row, { key, dimension }) {
   const { data, selection } = scene;
   const tokens = data.runs[selection.run].tokens;
@@ -136,6 +172,7 @@ function scoresTip(scene, row, { key, dimension }) {
   if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.scale)} = ${formatChange(row.products[at], false)}` }));
   const seen = !Number.isNaN(row.scores[key]);
   lines.push(element("div", { textContent: seen ? `score ${formatChange(row.scores[key], false)}, weight ${formatPercent(row.weights[key])}` : "no weight: this key is not seen" }));
+  if (seen && row.values) lines.push(element("div", { textContent: scoresValued(row, key) }));
   return lines;
 }
 
@@ -171,7 +208,7 @@ function scoresMark(scene, place, width) {
 
 /** What the numbers are, and how exact. */
 function scoresLaw(row) {
-  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.`;
+  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.${row.values ? " ‖v W_O‖ is the norm of what a key's value writes through the head; times the weight it is value-weighted attention." : ""}`;
 }
 
 /** Why there is nothing to draw: the layers that the page has scores of. */
@@ -179,7 +216,7 @@ function scoresLacking({ data, selection }) {
   return `Scores are here of layers ${scoresOf(data, selection.run).layers.join(", ")} only.`;
 }
 
-function scoresView(scene, go, width) {
+export function scoresView(scene, go, width) {
   const row = scoresRow(scene);
   const choice = scoresChoice(scene, go);
   if (!row) return [choice, element("p", { textContent: scoresLacking(scene) })];
@@ -191,14 +228,14 @@ function scoresView(scene, go, width) {
   drawing.style.marginTop = `${-place.y(0)}px`;
   const host = element("div", { className: "scores" }, [heads, ...pictures, drawing]);
   host.setAttribute("role", "img");
-  host.setAttribute("aria-label", "Scores of the selected token's query with every key; the numbers stand beside them.");
+  host.setAttribute("aria-label", "Scores of the selected token's query with every key; the numbers are written next to them.");
   connectScores(host, scene, row, place, go);
   const update = (now) => marks.replaceChildren(scoresMark(now, place, width));
   return { nodes: [choice, host, element("p", { className: "note", textContent: `${SCORES_NOTE} ${scoresLaw(row)}` })], update };
 }
 
 /** The query beside its keys for a file; null where the layer has no scores. */
-function scoresFigure(scene, width) {
+export function scoresFigure(scene, width) {
   const row = scoresRow(scene);
   if (!row) return null;
   const place = scoresPlace(scene, row, width);
@@ -206,14 +243,14 @@ function scoresFigure(scene, width) {
   return { groups: [{ x: 0, y: 0, pictures: scoresPictures(row, place), nodes }], height: place.y(row.n) + 8 };
 }
 
-function scoresWords(scene) {
+export function scoresWords(scene) {
   const { data, selection } = scene;
   const row = scoresRow(scene);
   const name = scoresOf(data, selection.run).heads[scoresHead(data, selection)];
   const tokens = data.runs[selection.run].tokens;
   const [to, from] = [selection.to, selection.from].map((position) => `${quotation(tokens[position])} (position ${position})`);
   const seen = row && !Number.isNaN(row.scores[selection.from]);
-  const said = seen ? `${to} asks ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}.` : row ? cannotSee(to, from) : scoresLacking(scene);
+  const said = seen ? `${to} asks ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}${row.values ? `, ${scoresValued(row, selection.from)}` : ""}.` : row ? cannotSee(to, from) : scoresLacking(scene);
   return {
     headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query beside every key: the products of their numbers sum to the score, and the softmax of the scores is what attention gives each key.",
     place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", exact: false, method: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
@@ -222,7 +259,7 @@ function scoresWords(scene) {
 }
 
 /** One line a key: score, weight, and the product of every dimension. */
-function scoresTable(scene) {
+export function scoresTable(scene) {
   const { data, selection } = scene;
   const row = scoresRow(scene);
   if (!row) return null;
@@ -232,8 +269,8 @@ function scoresTable(scene) {
   const lines = function* () {
     for (let key = 0; key < row.n; key++) {
       if (Number.isNaN(row.scores[key])) continue;
-      yield [selection.layer, name, selection.to, tokens[selection.to], key, tokens[key], row.scores[key], row.weights[key], ...dimensions.map((dimension) => row.products[key * row.size + dimension])];
+      yield [selection.layer, name, selection.to, tokens[selection.to], key, tokens[key], row.scores[key], row.weights[key], ...(row.values ? [row.values[key], row.weighted[key]] : []), ...dimensions.map((dimension) => row.products[key * row.size + dimension])];
     }
   };
-  return { head: ["layer", "head", ...CELL_HEAD, "score", "weight", ...dimensions.map((dimension) => `product ${dimension}`)], lines, count: row.n };
+  return { head: ["layer", "head", ...CELL_HEAD, "score", "weight", ...(row.values ? ["value norm", "value-weighted"] : []), ...dimensions.map((dimension) => `product ${dimension}`)], lines, count: row.n };
 }

@@ -5,6 +5,9 @@
  * positions; `read` whether the sentence shows the sources of `to` ("row") or the destinations of `from` ("column").
  */
 
+import { MANY_TOKENS } from "./shares.js";
+import { hasMaps } from "./tables.js";
+
 const CELLS = ["others", "row", "column", "none"];
 const RANGES = ["percentile", "off-diagonal", "all"];
 const HIDDEN = ["", "special", "first", "special first"];
@@ -13,16 +16,23 @@ const SORTS = ["change", "share", "distance"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
-const VIEW_NAMES = ["overview", "maps", "heads", "all", "scores", "memories", "numbers"];
+const VIEW_NAMES = ["overview", "maps", "heads", "all", "scores", "memories", "numbers", "graph"];
 
 function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;
 }
 
-/** Whether "a-b" names two segments, the one that takes and the one it takes from, between which there can be lines. */
-function isBetween(data, value) {
+/** Whether "a-b" names two segments, the one that takes and the one it takes from, between which there can be lines.
+ * @param {Data} data
+ */
+export function isBetween(data, value) {
   const [to, from] = value.split("-").map(Number);
   return BETWEEN_FORM.test(value) && Math.max(to, from) < data.segments.length && (!data.causal || from <= to);
+}
+
+/** Whether a value is a number of things that a graph may have, or what stands for none. */
+function isNumberOr(none) {
+  return (data, value) => Number.isInteger(value) && value >= none && value < 1e6;
 }
 
 /** For each field: whether a value can be taken. Whatever an address says, nothing else gets in. */
@@ -51,48 +61,76 @@ const FIELDS = {
   pairs: (data, value) => value === "all" || value === "token",
   mass: (data, value) => Number.isInteger(value) && value >= 1 && value <= 100,
   find: (data, value) => typeof value === "string" && value.length <= 60,
-  thumbs: (data, value) => value === 0 || value === 1,
+  neuron: isNumberOr(-1),
+  node: isNumberOr(-1),
+  amount: isNumberOr(-1),
+  target: isNumberOr(0),
+  inks: (data, value) => ["share", "rank", "entropy"].includes(value),
 };
 
-/** What a map is compared with unless asked otherwise: another run's same scope, else the scope before it. */
-function usualRef(data, scope, run, refRun) {
+/** What a map is compared with unless asked otherwise: another run's same scope, else the scope before it.
+ * @param {Data} data
+ */
+export function usualRef(data, scope, run, refRun) {
   return run !== refRun || !hasMaps(data) ? scope : data.channels.get(scope).before || "";
 }
 
-/** From how many others a row takes at most. */
+/** From how many others a row takes at most.
+ * @param {Data} data
+ */
 function mostOthers(data) {
   return data.causal ? Math.max(...data.queries) : data.words.length - 1;
 }
 
-/** What cells are shown as when the page opens: as the block says, but for shares of others where no row has two. */
+/** What cells are shown as when the page opens: as the block says, but for shares of others where no row has two.
+ * @param {Data} data
+ */
 function openingCells(data, block) {
   if (!block || !allowsShares(block)) return "none";
   return block.cells === "others" && mostOthers(data) < 2 ? "row" : block.cells;
 }
 
-/** Where the page opens. */
-function openingSelection(data) {
+/* From so many tokens on the view of maps has one large map, of three the change first; before and after are a click away. */
+const LARGE_TOKENS = 60;
+
+/** @param {Data} data */
+function openingPanel(data) {
+  const { scope, run, refRun } = data.start;
+  const compared = hasMaps(data) && usualRef(data, scope, run, refRun) !== "" && !data.block(scope).signed;
+  return compared && data.words.length >= LARGE_TOKENS ? "difference" : "";
+}
+
+/** Where the page opens.
+ * @param {Data} data
+ */
+export function openingSelection(data) {
   const { scope, layer, to, from, run, refRun, view } = data.start;
   return {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", between: "", block: "",
     cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
-    root: 0, each: 0, words: 0, hide: "", panel: "", zoom: "", sort: "change", pairs: "all", mass: 100, find: "", thumbs: 0,
+    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1,
+    node: -1, amount: -1, target: 0, inks: "share",
   };
 }
 
 /** Whether the page may make shares of a block's cells: they have no signs, and all that a row takes from is there. */
-function allowsShares(block) {
+export function allowsShares(block) {
   return !block.signed && block.whole;
 }
 
-/** Whether shares can be made of the maps that are selected. */
-function makesShares(data, { scope, ref }) {
+/** Whether shares can be made of the maps that are selected.
+ * @param {Data} data
+ */
+export function makesShares(data, { scope, ref }) {
   return hasMaps(data) && allowsShares(data.block(scope)) && (ref === "" || allowsShares(data.block(ref)));
 }
 
-/** A selection with some fields changed; what hangs on them follows. */
-function changed(data, selection, change) {
+/** A selection with some fields changed; what hangs on them follows.
+ * @param {Data} data
+ * @param {Selection} selection
+ */
+export function changed(data, selection, change) {
   const next = { ...selection, ...change };
   const moved = ["scope", "run", "refRun"].some((field) => field in change && change[field] !== selection[field]);
   if (moved && !("ref" in change)) {
@@ -105,16 +143,21 @@ function changed(data, selection, change) {
   return next;
 }
 
-/** The fields that differ from where the page opens, as an address's hash. */
-function hashOf(data, selection) {
+/** The fields that differ from where the page opens, as an address's hash.
+ * @param {Data} data
+ * @param {Selection} selection
+ */
+export function hashOf(data, selection) {
   const opening = openingSelection(data);
   const parts = Object.keys(FIELDS).filter((field) => selection[field] !== opening[field])
     .map((field) => `${field}=${encodeURIComponent(selection[field])}`);
   return parts.length ? `#${parts.join("&")}` : "";
 }
 
-/** The inverse of `hashOf`; what cannot be is left as the page opens. */
-function selectionOf(data, hash) {
+/** The inverse of `hashOf`; what cannot be is left as the page opens.
+ * @param {Data} data
+ */
+export function selectionOf(data, hash) {
   const opening = openingSelection(data);
   const selection = { ...opening };
   for (const part of hash.replace(/^#/, "").split("&")) {
@@ -131,8 +174,10 @@ function readable(written) {
   try { return decodeURIComponent(written); } catch { return ""; }
 }
 
-/** The columns that the reader left out: special tokens, the first token. */
-function hiddenColumns(data, axes, hide) {
+/** The columns that the reader left out: special tokens, the first token.
+ * @param {Data} data
+ */
+export function hiddenColumns(data, axes, hide) {
   const hidden = new Set();
   if (hide.includes("special")) for (const position of data.special) hidden.add(axes.columnOf[position]);
   if (hide.includes("first")) hidden.add(0);
@@ -140,7 +185,7 @@ function hiddenColumns(data, axes, hide) {
 }
 
 /** The part of the map that is drawn: [first row, last row, first column, last column]. */
-function windowOf(axes, zoom) {
+export function windowOf(axes, zoom) {
   const whole = [0, axes.nRows - 1, 0, axes.nColumns - 1];
   const numbers = zoom.split(/[-,]/).map(Number);
   if (zoom === "" || numbers.length !== 4) return whole;
@@ -150,12 +195,13 @@ function windowOf(axes, zoom) {
   return part[0] <= part[1] && part[2] <= part[3] ? part : whole;
 }
 
-function zoomText([top, bottom, left, right]) {
+/** @param {number[]} window */
+export function zoomText([top, bottom, left, right]) {
   return `${top}-${bottom},${left}-${right}`;
 }
 
 /** A window around the selected cell, half as long as what is drawn now. */
-function closerAround(axes, selection) {
+export function closerAround(axes, selection) {
   const [top, bottom, left, right] = windowOf(axes, selection.zoom);
   const half = (first, last, middle, most) => {
     const length = Math.max(4, Math.ceil((last - first + 1) / 2));
@@ -167,7 +213,7 @@ function closerAround(axes, selection) {
 }
 
 /** The next position after `after` whose label holds `words`, or the position that is written; -1 where there is none. */
-function findPosition(labels, words, after) {
+export function findPosition(labels, words, after) {
   const wanted = words.trim().toLowerCase();
   if (wanted === "") return -1;
   if (/^\d+$/.test(wanted) && Number(wanted) < labels.length) return Number(wanted);
@@ -177,3 +223,6 @@ function findPosition(labels, words, after) {
   }
   return -1;
 }
+
+/** @typedef {import("./tables.js").Data} Data */
+/** @typedef {ReturnType<typeof openingSelection>} Selection */

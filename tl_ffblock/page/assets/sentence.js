@@ -1,5 +1,12 @@
 /* The sentence, coloured by the sources of one token or by the destinations of one: ground = after, stripe below = before. */
 
+import { shadeOf } from "./colours.js";
+import { formatRough } from "./numbers.js";
+import { quotation, shownOf, sideHeads } from "./phrases.js";
+import { labelsOf, ownColumn, profileLimits, profileOf, shownMap } from "./scene.js";
+import { byId, colourChip, element, writeText } from "./svg.js";
+import { positionWords } from "./text.js";
+
 function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
   const label = (at) => quotation(labelsOf(scene)[at]);
@@ -40,7 +47,7 @@ function paintChip(scene, node, column, profiles, limits) {
 }
 
 /** Writes each token's numbers where pointer and screen reader find them. */
-function nameChips(scene, host) {
+export function nameChips(scene, host) {
   const profiles = profilesOf(scene);
   const labels = labelsOf(scene);
   const sides = scene.maps.filter((map) => map.role !== "difference");
@@ -67,7 +74,7 @@ function moveInSentence(scene, go, event) {
 }
 
 /** Colours the sentence in `host`; its chips stay the same nodes while the tokens do, so that focus and scrolling stay. */
-function drawSentence(scene, go, host) {
+export function drawSentence(scene, go, host) {
   const { axes, selection } = scene;
   if (host.children.length !== axes.nColumns) host.replaceChildren(...Array.from({ length: axes.nColumns }, (_, column) => chipOf(column)));
   const profiles = profilesOf(scene);
@@ -93,7 +100,7 @@ function drawSentence(scene, go, host) {
 }
 
 /** Scrolls to the token that is read; asked after a frame, when the page is laid out. */
-function revealToken(scene, host) {
+export function revealToken(scene, host) {
   const chip = host.children[ownColumn(scene)];
   if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;
 }

@@ -1,7 +1,7 @@
 /* From norms to what is shown: shares, differences, and where colour scales end. No DOM. */
 
 /** Cells that take part: not out of reach, not hidden, and of "shares of the others" not the row's own. */
-function taken(axes, cells, hidden, withoutOwn) {
+export function taken(axes, cells, hidden, withoutOwn) {
   const kept = Float32Array.from(cells);
   for (let row = 0; row < axes.nRows; row++) {
     const start = row * axes.nColumns;
@@ -12,7 +12,7 @@ function taken(axes, cells, hidden, withoutOwn) {
 }
 
 /** Each row or column divided by its sum, so that cells become shares; `how` is "others", "row", "column" or "none". */
-function sharesOf(axes, cells, hidden, how) {
+export function sharesOf(axes, cells, hidden, how) {
   const shares = taken(axes, cells, hidden, how === "others");
   if (how === "none") return shares;
   const { nRows, nColumns } = axes;
@@ -28,7 +28,7 @@ function sharesOf(axes, cells, hidden, how) {
 }
 
 /** What each row keeps for itself: its own cell as a share of the whole row; NaN where it is hidden. */
-function ownShares(axes, cells, hidden) {
+export function ownShares(axes, cells, hidden) {
   const kept = taken(axes, cells, hidden, false);
   return Float32Array.from(axes.own, (column, row) => {
     let total = 0;
@@ -37,12 +37,12 @@ function ownShares(axes, cells, hidden) {
   });
 }
 
-function minus(after, before) {
+export function minus(after, before) {
   return after.map((value, index) => value - before[index]);
 }
 
 /** The largest size of a number; what is NaN does not count. */
-function largest(numbers) {
+export function largest(numbers) {
   let most = 0;
   for (const number of numbers) if (Math.abs(number) > most) most = Math.abs(number);
   return most;
@@ -63,7 +63,7 @@ function sizesOf(axes, cells, withOwn, least = 0) {
 }
 
 /** The number that stands at `place` among the sorted ones, by Hoare's selection; their order changes. */
-function sortedAt(numbers, place) {
+export function sortedAt(numbers, place) {
   let [low, high] = [0, numbers.length - 1];
   while (low < high) {
     const pivot = numbers[(low + high) >> 1];
@@ -84,7 +84,7 @@ function sortedAt(numbers, place) {
 }
 
 /** From so many tokens on scales end at the 99th percentile unless the reader chooses otherwise: few cells hold most of a long text. */
-const MANY_TOKENS = 20;
+export const MANY_TOKENS = 20;
 
 /** Shares of fewer tokens are large whatever these bring: a causal model's second token takes all from the first. */
 const FEW_OTHERS = 3;
@@ -93,7 +93,7 @@ const FEW_OTHERS = 3;
  * Where a colour scale ends: at the 99th percentile, at the largest cell of another token (where there is one), or at the largest
  * of all. Of shares, rows of few tokens do not count where there are others.
  */
-function limitOf(axes, cells, range, asShare = false) {
+export function limitOf(axes, cells, range, asShare = false) {
   const all = range === "all";
   const several = asShare && !all ? sizesOf(axes, cells, false, FEW_OTHERS) : [];
   const away = several.length ? several : sizesOf(axes, cells, all);
@@ -103,7 +103,7 @@ function limitOf(axes, cells, range, asShare = false) {
 }
 
 /** Place on a scale from 0 to 1; `root` spreads small values. */
-function placeOnScale(value, limit, root) {
+export function placeOnScale(value, limit, root) {
   const share = limit > 0 ? Math.min(1, Math.abs(value) / limit) : 0;
   return root ? Math.sqrt(share) : share;
 }
@@ -112,7 +112,7 @@ function placeOnScale(value, limit, root) {
  * Pixels of a window of a map: in each the strongest of its cells, so that no cell is lost where cells are smaller than
  * pixels. `window` is [first row, last row, first column, last column].
  */
-function pixelsOf(cells, nColumns, [top, bottom, left, right], width, height) {
+export function pixelsOf(cells, nColumns, [top, bottom, left, right], width, height) {
   const pixels = new Float32Array(width * height).fill(NaN);
   const [rows, columns] = [bottom - top + 1, right - left + 1];
   if (rows === height && columns === width) {

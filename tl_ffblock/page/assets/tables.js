@@ -1,7 +1,9 @@
 /* The page's numbers: named blocks of maps by run, unpacked when asked for. No DOM. */
 
+import { codesOf, inflate, numbersOf } from "./numbers.js";
+
 /** The key of a channel among all of a page: that of the first block by its name alone. */
-function channelKey(data, block, channel) {
+export function channelKey(data, block, channel) {
   return block === Object.keys(data.runs[0].blocks)[0] ? channel : `${block}: ${channel}`;
 }
 
@@ -19,17 +21,45 @@ function channelsOf(data) {
 }
 
 /** Blocks of a kind and axis, with their names. */
-function blocksOf(data, axis) {
+export function blocksOf(data, axis) {
   return Object.entries(data.runs[0].blocks).filter(([, block]) => block.kind === "maps" && (!axis || block.axis === axis));
 }
 
+/** Blocks of what a target changes by where a component is replaced or removed. */
+export function effectsOf(data) {
+  return Object.values(data.runs[0].blocks).filter(({ kind }) => kind === "effects");
+}
+
+/** A number of such a block: of a component at its layer, head and position, as far as it has these; NaN where it was not measured. */
+export function effectAt(block, kind, ...place) {
+  const table = block.tables[kind];
+  if (!table) return NaN;
+  let values = table.values;
+  for (const [axis, numbers] of table.axes.entries()) {
+    values = values[numbers.indexOf(place[axis])];
+    if (values === undefined || values === null) return NaN;
+  }
+  return values;
+}
+
+/** The runs that are the ends of the first one's interval, where the page is of an average. */
+export function intervalRuns(data) {
+  return data.runs.map(({ name }) => name).join() === "mean,low,high" ? [1, 2] : [];
+}
+
+/** Low and high ends of a layer's cells, where the page is of an average and they are unpacked. */
+export function intervalOf(data, run, key, layer) {
+  const runs = run === 0 ? intervalRuns(data) : [];
+  return runs.length && runs.every((end) => data.loaded(end, key)) ? runs.map((end) => data.matrix(end, key, layer)) : null;
+}
+
 /** Whether the page has maps of tokens; one without has an overview, or numbers alone. */
-function hasMaps(data) {
+export function hasMaps(data) {
   return data.channels.size > 0;
 }
 
 /** Cells in their places; NaN where a causal model cannot reach. */
-function spread(data, numbers) {
+export function spread(data, numbers) {
   const across = data.words.length;
   const cells = new Float32Array(data.queries.length * across).fill(NaN);
   let next = 0;
@@ -61,7 +91,7 @@ function recent(most) {
 }
 
 /** Keeps what was made last: `(key, make)` makes it anew for another key. */
-function latest() {
+export function latest() {
   let [known, value] = [null, null];
   return (key, make) => {
     if (key !== known) [known, value] = [key, make()];
@@ -74,10 +104,10 @@ const KEPT_NUMBERS = 2 ** 24;
 /**
  * Payload -> data with maps by (run, channel, layer); `load` unpacks a channel, `matrix` and `column` read it;
  * `open` unpacks a table of another block, `numbersAt` reads a layer of it.
+ * @param {import("./data").Payload} payload
  */
-function openData(payload) {
-  const data = { ...payload, latestAxes: latest(), latestMaps: latest() };
-  data.channels = channelsOf(data);
+export function openData(payload) {
+  const data = { ...payload, latestAxes: latest(), latestMaps: latest(), channels: channelsOf(payload) };
   const coming = new Map();
   const unpacked = new Map();
   const numbers = recent(KEPT_NUMBERS);
@@ -111,16 +141,18 @@ function openData(payload) {
       return name === "values" ? spread(data, line) : line;
     });
   };
-  data.load = (run, key) => {
+  const load = (run, key) => {
     const block = data.runs[run].blocks[data.channels.get(key).blockName];
     return Promise.all(["values", ...Object.keys(block.columns)].map((name) => unpack(run, key, name)));
   };
   const opened = new Map();
-  data.open = async (table) => { if (!opened.has(table)) opened.set(table, await inflate(table.packed)); };
-  data.numbersAt = (table, index) => numbersOf(codesOf(opened.get(table), table, index, null), table, index);
-  data.loaded = (run, key) => unpacked.has(placeOf(run, key, "values"));
-  data.matrix = (run, key, layer) => read(run, key, "values", layer);
-  data.column = (run, key, name, layer) => (tableOf(run, key, name) ? read(run, key, name, layer) : null);
-  data.block = (key) => data.runs[0].blocks[data.channels.get(key).blockName];
-  return data;
+  const open = async (table) => { if (!opened.has(table)) opened.set(table, await inflate(table.packed)); };
+  const numbersAt = (table, index) => numbersOf(codesOf(opened.get(table), table, index, null), table, index);
+  const loaded = (run, key) => unpacked.has(placeOf(run, key, "values"));
+  const matrix = (run, key, layer) => read(run, key, "values", layer);
+  const column = (run, key, name, layer) => (tableOf(run, key, name) ? read(run, key, name, layer) : null);
+  const block = (key) => data.runs[0].blocks[data.channels.get(key).blockName];
+  return Object.assign(data, { load, open, numbersAt, loaded, matrix, column, block });
 }
+
+/** @typedef {ReturnType<typeof openData>} Data */

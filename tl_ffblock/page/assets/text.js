@@ -1,7 +1,7 @@
 /* What stands along the rows and columns of a map: tokens, or the words they make up. No DOM. */
 
 /** Words as lists of positions: a position whose `words` entry equals its neighbour's belongs to the same word. */
-function wordsOf(words) {
+export function wordsOf(words) {
   const groups = [];
   words.forEach((word, position) => {
     if (position && word === words[position - 1]) groups[groups.length - 1].push(position);
@@ -20,7 +20,7 @@ function wordLabel(pieces) {
  * Columns and rows as they are shown. `members` of a column are positions, of a row the indices of the map's own rows;
  * `own[row]` is the column of the row itself.
  */
-function axesOf(data, words) {
+export function axesOf(data, words) {
   const groups = words ? wordsOf(data.words) : data.words.map((_, position) => [position]);
   const columnOf = [];
   groups.forEach((group, column) => group.forEach((position) => { columnOf[position] = column; }));
@@ -43,32 +43,32 @@ function axesOf(data, words) {
 }
 
 /** "position 3"; nothing where positions have names, which stand in the labels. */
-function positionWords(data, position) {
+export function positionWords(data, position) {
   return data.named ? "" : `position ${position}`;
 }
 
 /** "from position 3 to position 5"; nothing where positions have names. */
-function pairPlaces(data, from, to) {
+export function pairPlaces(data, from, to) {
   return data.named ? "" : `from ${positionWords(data, from)} to ${positionWords(data, to)}`;
 }
 
 /** The number that an axis shows beside a label. */
-function positionNumber(data, position) {
+export function positionNumber(data, position) {
   return data.named ? "" : position;
 }
 
 /** The number of the segment that a position belongs to; 0 where a text has none. */
-function segmentOf(data, position) {
+export function segmentOf(data, position) {
   return Math.max(0, data.segments.filter(([, start]) => start <= position).length - 1);
 }
 
 /** Labels of two runs as one: where they differ, both. */
-function jointLabels(first, second) {
+export function jointLabels(first, second) {
   return first.map((label, index) => (label === second[index] ? label : `${label}→${second[index]}`));
 }
 
 /** A map of tokens as a map of words: the sum over a word's sources, the mean over its destinations. */
-function mapOfWords(axes, cells, nPositions) {
+export function mapOfWords(axes, cells, nPositions) {
   const pooled = new Float32Array(axes.nRows * axes.nColumns).fill(NaN);
   axes.rows.forEach((row, r) => axes.columns.forEach((column, c) => {
     let [total, reached] = [0, false];
@@ -84,6 +84,6 @@ function mapOfWords(axes, cells, nPositions) {
 }
 
 /** One number a row: the mean over a word's destinations. */
-function rowsOfWords(axes, numbers) {
+export function rowsOfWords(axes, numbers) {
   return Float32Array.from(axes.rows, (row) => row.members.reduce((sum, index) => sum + numbers[index], 0) / row.members.length);
 }

@@ -1,9 +1,17 @@
 /* Where: layers x steps, coloured by how much each step changed the map; a click goes there. */
 
+import { shadeOf } from "./colours.js";
+import { isLabelled } from "./furniture.js";
+import { frameAround } from "./marks.js";
+import { channelWords } from "./phrases.js";
+import { element, fitText, rectangle, svg, text, upright } from "./svg.js";
+import { channelKey } from "./tables.js";
+import { formatTrack, rangeWords, trackRanges, tracksOf } from "./tracks.js";
+
 /** Columns of the rail: track, channel, what a click chooses. */
 function whereColumns(scene) {
   const { data, selection } = scene;
-  const blockName = data.channels.get(selection.scope).blockName;
+  const blockName = scene.headsBlock || data.channels.get(selection.scope).blockName;
   return tracksOf(scene).flatMap((track, group) => track.columns.map((column) => ({
     ...column, group, track,
     key: channelKey(data, blockName, column.channel),
@@ -12,7 +20,8 @@ function whereColumns(scene) {
 }
 
 function isChosenColumn(scene, column) {
-  const { selection } = scene;
+  const { data, selection } = scene;
+  if (scene.headsBlock) return selection.heads.split(".").includes(String(data.channels.get(column.key).index));
   if (selection.scope !== column.key) return false;
   return selection.run !== selection.refRun || column.refKey === null || selection.ref === column.refKey;
 }
@@ -62,29 +71,17 @@ function whereLabels(scene, columns, grid) {
   return [axis, ...layers, ...steps, ...headings];
 }
 
-function whereCell(scene, column, layerIndex, place, [wide, high], [least, most]) {
+function whereCell(scene, column, layerIndex, place, size, [least, most]) {
+  const [wide, high] = size;
   const { palette, data } = scene;
   const value = column.track.values[column.channel][layerIndex];
-  const colour = value === null ? palette.out : shadeOf(palette, value - least, most - least, "contribution", column.track.stretched ? 0 : 1).hex;
+  const colour = value === null ? palette.out : shadeOf(palette, Math.max(0, value - least), most - least, "contribution", column.track.stretched ? 0 : 1).hex;
   const shape = rectangle(place[0], place[1], wide - 1, high - 1, colour);
   shape.append(svg("title", {}, [`layer ${data.layers[layerIndex]}, ${column.words}: ${formatTrack(value)}`]));
   shape.dataset.layer = data.layers[layerIndex];
   shape.dataset.channel = column.key;
   shape.dataset.ref = column.refKey ?? "";
   return shape;
-}
-
-/** Small pictures of all maps in their places. */
-async function fillThumbnails(scene, host, every, grid) {
-  const columns = every.filter(({ group }) => group === 0);
-  for (const key of new Set(columns.map((column) => column.key))) await scene.data.load(scene.selection.run, key);
-  const [wide, high] = grid.cell.map((side) => side - 1);
-  const jobs = scene.data.layers.flatMap((layer, line) => columns.map((column, index) => () => {
-    const picture = placed(smallMap(scene, layer, column.key, wide, high), ...grid.place(line, index), wide, high);
-    picture.style.pointerEvents = "none";
-    host.append(picture);
-  }));
-  inPieces(scene, jobs, () => host.isConnected);
 }
 
 function chooseByKey(scene, columns, go, event) {
@@ -96,19 +93,17 @@ function chooseByKey(scene, columns, go, event) {
   const layer = data.layers[Math.max(0, Math.min(data.layers.length - 1, data.layers.indexOf(selection.layer) + step[0]))];
   const now = Math.max(0, columns.findIndex((column) => isChosenColumn(scene, column)));
   const column = columns[Math.max(0, Math.min(columns.length - 1, now + step[1]))];
-  go(step[1] && column ? { layer, scope: column.key, ...whereRef(scene, column) } : { layer });
+  go(step[1] && column ? { layer, ...whereChange(scene, column) } : { layer });
 }
 
-/** A column is compared with its own reference, unless two runs are compared. */
-function whereRef(scene, column) {
-  return scene.selection.run === scene.selection.refRun ? { ref: column.refKey ?? "" } : {};
+/** The step, or in views of heads the head, that a column is; a step is compared with its own reference, unless two runs are compared. */
+function whereChange(scene, column) {
+  if (scene.headsBlock) return { heads: String(scene.data.channels.get(column.key).index) };
+  return { scope: column.key, ...(scene.selection.run === scene.selection.refRun ? { ref: column.refKey ?? "" } : {}) };
 }
 
 /** What the rail is made from; the selected layer and step are marks. */
-function whereFields({ selection }) {
-  const shown = selection.thumbs ? ["cells", "range", "root", "words", "hide"] : [];
-  return ["run", "thumbs", ...shown];
-}
+export const WHERE_FIELDS = ["run"];
 
 function whereMarks(scene, columns, grid) {
   const { data, selection, palette } = scene;
@@ -123,7 +118,7 @@ function connectWhere(host, columns, go, current) {
   host.addEventListener("click", (event) => {
     const cell = event.target.closest("[data-layer]");
     const column = cell && columns.find(({ key, refKey }) => key === cell.dataset.channel && (refKey ?? "") === cell.dataset.ref);
-    if (column) go({ layer: Number(cell.dataset.layer), scope: column.key, ...whereRef(current(), column) });
+    if (column) go({ layer: Number(cell.dataset.layer), ...whereChange(current(), column) });
   });
   host.addEventListener("keydown", (event) => chooseByKey(current(), columns, go, event));
 }
@@ -133,10 +128,10 @@ function chosenWords(scene, columns) {
   const { data, selection } = scene;
   const index = data.layers.indexOf(selection.layer);
   const numbers = columns.filter((column) => isChosenColumn(scene, column)).map(({ track, channel, words }) => `${words}: ${formatTrack(track.values[channel][index])}`);
-  return [channelWords(data, selection.scope), ...numbers].join(", ");
+  return [scene.headsBlock || channelWords(data, selection.scope), ...numbers].join(", ");
 }
 
-function whereView(scene, go, width, lying) {
+export function whereView(scene, go, width, lying) {
   const columns = whereColumns(scene);
   const grid = whereGrid(scene, columns, width, lying);
   const ranges = trackRanges(tracksOf(scene));
@@ -147,7 +142,6 @@ function whereView(scene, go, width, lying) {
   host.setAttribute("role", "application");
   let shown = scene;
   connectWhere(host, columns, go, () => shown);
-  if (scene.selection.thumbs) fillThumbnails(scene, host, columns, grid);
   const update = (now) => {
     shown = now;
     host.setAttribute("aria-label", `Layers and steps, arrow keys choose. Now layer ${now.selection.layer}, ${chosenWords(now, columns)}.`);
@@ -157,6 +151,6 @@ function whereView(scene, go, width, lying) {
   return { nodes: [host], update };
 }
 
-function whereNote(scene) {
-  return tracksOf(scene).map((track) => track.note).join(" ");
+export function whereNote(scene) {
+  return tracksOf(scene).map((track) => [track.note, rangeWords(track) && `Colours: ${rangeWords(track)}.`].filter(Boolean).join(" ")).join(" ");
 }

@@ -1,0 +1,195 @@
+"""Memory known before a call: the estimate against the bytes of all tensors that were alive at one time, and the refusal."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import tl_ffblock as ffb
+from tests import tiny
+from tests.cases import model_of
+from tests.live import LiveBytes
+from tests.tolerances import BATCH_FLOAT32, MEMORY
+from tl_ffblock.bridge import memory
+from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelError
+from tl_ffblock.result import equal, labels_of
+
+TARGET = ffb.logit(5, minus=6)
+N = 300
+SIZES: dict[str, dict[str, Any]] = {
+    "gpt2": dict(n_layer=3, n_embd=128, n_head=4, n_inner=512, n_positions=N, vocab_size=1000),
+    "llama": dict(
+        num_hidden_layers=3,
+        hidden_size=128,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        intermediate_size=384,
+        max_position_embeddings=N,
+        vocab_size=1000,
+    ),
+    "bert": dict(
+        num_hidden_layers=3,
+        hidden_size=128,
+        num_attention_heads=4,
+        intermediate_size=512,
+        max_position_embeddings=N,
+        vocab_size=1000,
+    ),
+}
+Call = Callable[[Any, Tensor, Tensor], Any]
+CALLS: dict[tuple[str, Any], Call] = {
+    ("contribution_maps", None): lambda m, x, _: ffb.contribution_maps(m, x),
+    ("contribution_maps", "heads"): lambda m, x, _: ffb.contribution_maps(m, x, heads=True),
+    ("attribute", ()): lambda m, x, _: ffb.attribute(m, x, TARGET, of=()),
+    ("attribute", None): lambda m, x, _: ffb.attribute(m, x, TARGET),
+    ("attribution_patching", None): lambda m, x, y: ffb.attribution_patching(m, x, y, TARGET),
+    ("attribution_patching", "edges"): lambda m, x, y: ffb.attribution_patching(m, x, y, TARGET, edges=True),
+}
+
+
+@pytest.mark.parametrize(
+    "family", ["gpt2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("llama", "bert"))]
+)
+def test_the_estimate_is_what_is_alive(family: str) -> None:
+    """Of every call, at the length of a model whose buffers are small beside its tables."""
+    model, tokens = (
+        tiny.bridge(family, **SIZES[family]),
+        torch.randint(20, 900, (N,), generator=torch.Generator().manual_seed(1)),
+    )
+    other = tokens.clone()
+    other[3] = 7
+    for (name, of), call in CALLS.items():
+        call(model, tokens[:16], other[:16])  # what is done once a model
+        with LiveBytes() as counted:
+            call(model, tokens, other)
+        estimate = ffb.memory_estimate(model, N, name, of=of)
+        assert abs(estimate.total / counted.peak - 1) < MEMORY, (name, of, estimate, counted.peak)
+
+
+def test_what_grows_and_what_does_not() -> None:
+    """Maps of one row grow with the length, of all rows with its square; edges are most of a usual attribution."""
+    model = tiny.bridge("gpt2")
+    one, all_rows = (
+        [ffb.memory_estimate(model, n, n_queries=q).terms["for the maps"] for n in (64, 128)] for q in (1, None)
+    )
+    assert one[1] == 2 * one[0] and all_rows[1] == 4 * all_rows[0]
+    usual, tokens = (ffb.memory_estimate(model, 512, "attribute", of=of).total for of in (None, ()))
+    assert usual > 1.5 * tokens
+    two = ffb.memory_estimate(model, 64, n_sequences=2)
+    assert two.terms["for the maps"] == 2 * ffb.memory_estimate(model, 64).terms["for the maps"]
+    assert "2 x 64 tokens on external takes about" in two.sentence and repr(two).startswith(
+        "MemoryEstimate: contribution_maps"
+    )
+
+
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything runs, with the sentence of the estimate and what to do; experts are not estimated."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 8)
+    monkeypatch.setattr(memory, "available", lambda model: 1000.0)
+    calls = {"queries=": lambda m: ffb.contribution_maps(m, tokens), r"of=\(\)": lambda m: ffb.attribute(m, tokens, 5)}
+    for instead, call in calls.items():
+        with pytest.raises(
+            OutOfMemoryError, match=f"of 8 tokens on .* takes about .* over the model: .* are free.*{instead}"
+        ) as error:
+            call(model)
+        assert isinstance(error.value, MemoryError)
+    assert len(ffb.contribution_maps(model_of("mixtral"), tokens).tokens) == 8
+
+
+def test_bad_questions() -> None:
+    """Calls and parts that are not estimated."""
+    model = model_of("gpt2")
+    with pytest.raises(InputError, match=r"call='decompose': expected \"contribution_maps\""):
+        ffb.memory_estimate(model, 8, "decompose")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="of='maps': expected some of 'heads', 'edges', 'neurons' for attribute"):
+        ffb.memory_estimate(model, 8, "attribute", of="maps")
+    with pytest.raises(UnsupportedModelError, match="mixtures of experts"):
+        ffb.memory_estimate(model_of("mixtral"), 8)
+
+
+def assert_near(one: Any, other: Any) -> None:
+    """Two results have the same numbers, to the rounding of batches."""
+    tensors, others = labels_of(one)[1], labels_of(other)[1]
+    assert tensors.keys() == others.keys()
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(tensor, others[name], **BATCH_FLOAT32)
+
+
+def most_alive(call: Callable[[], Any]) -> tuple[Any, float]:
+    """What a call gives, and the most bytes that were alive."""
+    with LiveBytes() as counted:
+        result = call()
+    return result, counted.peak
+
+
+def test_calls_stay_below_a_budget() -> None:
+    """One text at a time, smaller products, layers run twice: the same numbers, with no more alive than allowed."""
+    model, deep = (tiny.bridge("gpt2", **(SIZES["gpt2"] | {"n_layer": layers})) for layers in (3, 12))
+    rows = torch.randint(20, 900, (3, N), generator=torch.Generator().manual_seed(2))
+    calls: dict[str, tuple[Callable[..., Any], float]] = {
+        "texts apart": (lambda **o: ffb.contribution_maps(model, rows, **o), 0.8),
+        "smaller products": (lambda **o: ffb.contribution_maps(model, rows[0], **o), 0.8),
+        "prompts apart": (lambda **o: ffb.attribute(model, rows, TARGET, of=(), **o), 0.5),
+        "layers twice": (lambda **o: ffb.attribute(deep, rows[0], TARGET, of=(), **o), 0.6),
+    }
+    for name, (call, part) in calls.items():
+        call()
+        expected, whole = most_alive(call)
+        found, peak = most_alive(lambda call=call, budget=part * whole: call(max_memory=budget))
+        assert peak < part * whole * (1 + MEMORY) and peak < 0.95 * whole, (name, peak / whole)
+        for one, other in zip(*(each if isinstance(each, list) else [each] for each in (found, expected)), strict=True):
+            assert_near(one, other)
+
+
+def test_bytes_are_read_by_their_units() -> None:
+    """Decimal ones by powers of a thousand, binary ones by powers of 1024; a number is bytes."""
+    texts = {
+        "4GB": 4e9,
+        "4 GB": 4e9,
+        "0.5 GiB": 2**29,
+        "512MiB": 2**29,
+        "512M": 512e6,
+        "3k": 3e3,
+        "2Ti": 2**41,
+        "1.5TB": 1.5e12,
+    }
+    given: dict[Any, float] = {**texts, "7": 7, "7 B": 7, 7: 7, 2.5e3: 2500}
+    assert {each: memory.bytes_of(each) for each in given} == given
+
+
+def test_a_budget_that_nothing_fits_is_refused_before_anything_runs() -> None:
+    """With the estimate; and what memory is not estimated of, and what are no bytes."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 8)
+    other, ran = tokens.flip(0), []
+    calls: list[Callable[..., Any]] = [
+        lambda **o: ffb.contribution_maps(model, tokens, **o),
+        lambda **o: ffb.attribute(model, tokens, TARGET, **o),
+        lambda **o: ffb.attribution_patching(model, tokens, other, TARGET, **o),
+    ]
+    for call in calls:
+        expected = call()
+        for enough in (10**9, "1GB", "0.5 GiB", 1e9):
+            assert equal(call(max_memory=enough), expected)
+        model.blocks[0].hook_in.add_hook(lambda tensor, hook: ran.append(hook), is_permanent=True)
+        with pytest.raises(OutOfMemoryError, match="of 8 tokens on .* takes about .* 1 kB are allowed by max_memory"):
+            call(max_memory="1 kB")
+        model.blocks[0].hook_in.remove_hooks(including_permanent=True)
+        for bad in ("four", "-1", 0, True, "GB", math.inf):
+            with pytest.raises(InputError, match="max_memory="):
+                call(max_memory=bad)
+    assert not ran
+    for call in (
+        lambda: ffb.attribute(model, tokens, TARGET, of="maps", max_memory="1GB"),
+        lambda: ffb.attribution_patching(model, tokens, other, TARGET, maps=True, max_memory="1GB"),
+        lambda: ffb.contribution_maps(model, tokens, method="captum", max_memory="1GB"),
+    ):
+        with pytest.raises(InputError, match="max_memory with .*: memory of .* is estimated with"):
+            call()
+    with pytest.raises(UnsupportedModelError, match="omit max_memory"):
+        ffb.contribution_maps(model_of("mixtral"), tokens, max_memory="1GB")
+    with pytest.warns(DeprecationWarning, match="chunk_bytes is max_memory now"):
+        ffb.contribution_maps(model, tokens, chunk_bytes=1000)

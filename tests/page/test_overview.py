@@ -1,0 +1,289 @@
+"""The overview: what stands before its first cell, what it draws without a target, and what was measured beside what contributes."""
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.page.node import needs_node, payload, run
+from tests.page.screen import Builder, Shower
+from tests.page.test_logit_view import HEADS, LAYERS, attribution
+from tl_ffblock.errors import InputError
+from tl_ffblock.interventions import ActivationPatching, ContributionSweep
+from tl_ffblock.results.average import average
+from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.views import page_of
+
+BEFORE = """() => {
+    const cells = document.querySelector("#figure .logit");
+    const frame = cells.querySelector("svg > rect[fill=none]").getBoundingClientRect();
+    const own = new Set(Array.from(document.querySelectorAll("bdi"), (node) => node.textContent));
+    const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 0 && node.getBoundingClientRect().top < frame.top && !node.closest("#why");
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const words = [];
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        const said = node.textContent.trim();
+        const token = own.has(said) || node.parentElement.closest(".tokens") || /^[0-9]+$/.test(said) || (node.parentElement.closest("svg") && said.includes("t"));
+        if (said && !token && node.parentElement.closest("body > header, main") && seen(node.parentElement)) words.push(...said.split(/\\s+/));
+    }
+    const controls = Array.from(document.querySelectorAll("header button, header input, main button, main select, main input, main summary")).filter(seen);
+    return { top: frame.top, words: words.length, controls: controls.map((node) => node.id || node.textContent) };
+}"""
+"""Of a page at its opening: where the first cell is, words that are not the text's own, controls above it."""
+
+
+def of_length(build: Builder, n: int) -> ContributionMaps:
+    """Maps of a text of so many tokens."""
+    return build(n, tokens=tuple(f"token{at}" for at in range(n)), layers=range(LAYERS))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("n", [9, 41])
+@pytest.mark.parametrize("asked", [True, False])
+def test_little_stands_before_the_first_cell(build: Builder, show: Shower, n: int, asked: bool) -> None:
+    """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target and without."""
+    maps = of_length(build, n)
+    beside = (attribution(maps.tokens),) if asked else ()
+    context = {"viewport": {"width": 1280, "height": 900}}
+    screen = show(maps, view="overview", beside=beside, context=context)
+    found = screen.page.evaluate(BEFORE)
+    assert found["top"] < 260
+    assert found["words"] <= 80
+    assert len(found["controls"]) <= 8, found["controls"]
+    assert screen.problems == [] and screen.overflow() <= 0
+
+
+def by_hand(maps: ContributionMaps, scope: str, query: int) -> np.ndarray:
+    """[layer key]: of what the query takes from all other tokens, the part of each; NaN for its own."""
+    rows = []
+    for layer in maps.layers:
+        row = maps[scope, layer][maps.queries.index(query)].double().numpy().copy()
+        row[query] = np.nan
+        rows.append(row / np.nansum(row))
+    return np.stack(rows)
+
+
+@needs_node
+def test_without_a_target_streams_are_what_a_token_takes(build: Builder) -> None:
+    """At every layer the shares after the step and before it, by hand; the own share of the row beside them."""
+    maps = build(7, layers=(0, 3, 4), causal=False)
+    found = run(
+        """
+        const scene = await scened({ to: 5, scope: "AtbLnFf" });
+        const { rows, before, layers, strip, block } = streamOf(scene);
+        return { after: rows.map(plain), before: before.map(plain), layers, own: plain(strip.values), block, question: mapsQuestion(scene), table: [...logitTable(scene).lines()].length };
+        """,
+        payload=payload(maps),
+    )
+    assert found["layers"] == [0, 3, 4] and found["block"] is None
+    assert found["question"] == "What does each layer's feed-forward change?"
+    for side, scope in (("after", "AtbLnFf"), ("before", "AtbLn")):
+        seen = np.array([[np.nan if cell is None else cell for cell in row] for row in found[side]])
+        np.testing.assert_allclose(seen, by_hand(maps, scope, 5), rtol=2e-3)
+    own = [float(maps["AtbLnFf", layer][5, 5] / maps["AtbLnFf", layer][5].sum()) for layer in maps.layers]
+    np.testing.assert_allclose(found["own"], own, rtol=2e-3)
+    assert found["table"] == 3 * 6, "each layer has the six other tokens"
+
+
+@pytest.mark.browser
+def test_a_band_is_as_wide_as_its_share(build: Builder, show: Shower) -> None:
+    """Its outer width is the larger of before and after; a click on it chooses layer and source, on a change its step."""
+    maps = build(5, layers=(0, 1, 2), causal=False)
+    screen = show(maps, view="overview", layer=1, query=2)
+    after, before = by_hand(maps, "AtbLnFf", 2), by_hand(maps, "AtbLn", 2)
+    script = "Array.from(document.querySelectorAll('.logit [data-share]'), (n) => [n.dataset.share, Number(n.getAttribute('width'))])"
+    widths = {tuple(map(int, place.split(","))): width for place, width in screen.page.evaluate(script)}
+    most = np.fmax(after, before)
+    scale = max(widths.values()) / np.nanmax(most)
+    for place, width in widths.items():
+        assert width == pytest.approx(scale * most[place], rel=5e-3), place
+    assert len(widths) == 3 * 4
+    screen.page.locator(".logit [data-share='2,4']").click(force=True)
+    screen.settle()
+    assert "#layer=2&from=4" in screen.page.url or "layer=2" in screen.page.url
+    assert screen.page.locator(".said").inner_text().startswith("Layer 2: the feed-forward block")
+    box = screen.page.locator(".logit canvas").first.bounding_box()
+    screen.page.mouse.click(box["x"] + 3, box["y"] + 3)
+    screen.settle()
+    assert "layer=0" in screen.page.url and "scope=" in screen.page.url
+    assert screen.problems == []
+
+
+def patching(tokens: tuple[str, ...], **changes: Any) -> ActivationPatching:
+    """Heads replaced by nothing, one position at a time, in the last two layers."""
+    draw = torch.Generator().manual_seed(3)
+    n = len(tokens)
+    fields: dict[str, Any] = {
+        "measured": {"head": torch.randn(1, 2, HEADS, n, generator=draw)},
+        "layers": {"head": (1, 2)},
+        "positions": tuple(range(n)),
+        "position_tokens": tokens,
+        "labels": tokens,
+        "targets": ("logit ' Mary'",),
+        "quantities": ("logit",),
+        "clean": torch.tensor([0.5]),
+        "corrupted": torch.tensor([float("nan")]),
+        "direction": "noising",
+        "replacement": "zero",
+        "model": "tiny",
+    }
+    return ActivationPatching(**(fields | changes))
+
+
+def sweep(maps: ContributionMaps) -> ContributionSweep:
+    """Every contribution of two layers removed, one at a time."""
+    n = len(maps.tokens)
+    return ContributionSweep(
+        by_prompt=torch.arange(2.0 * n * n).reshape(1, 2, 1, n, n),
+        baselines=torch.tensor([10.0]),
+        metric="logit ' Mary'",
+        scope="AtbLnFf",
+        layers=(1, 2),
+        heads=None,
+        queries=tuple(range(n)),
+        keys=tuple(range(n)),
+        query_tokens=maps.tokens,
+        key_tokens=maps.tokens,
+        tokens=(maps.tokens,),
+    )
+
+
+@pytest.mark.browser
+def test_what_was_measured_stands_beside_what_contributes(build: Builder, show: Shower) -> None:
+    """Of each head the change at the token that is read, a dash where none was measured; of a cell that of the sweep."""
+    maps = of_length(build, 6)
+    found = patching(maps.tokens)
+    screen = show(maps, view="overview", beside=(attribution(maps.tokens), found, sweep(maps)), layer=1)
+    screen.go("#layer=1&to=4&from=2")
+    table = screen.page.locator(".logit-card table.measured").filter(has_text="head 0")
+    heads = table.locator("th").all_inner_texts()
+    assert heads == ["contributes", "if removed"]
+    for row in table.locator("tr").all()[1:]:
+        name, _, _, shown = row.locator("td").all_inner_texts()
+        number = int(name.removeprefix("head "))
+        expected = float(found.values["head"][0, number, 4])
+        assert float(shown.replace("−", "-")) == pytest.approx(expected, rel=6e-3)
+    effect = float(sweep(maps).effect[0, 4, 2])
+    line = screen.page.locator("#card tr").filter(has_text="logit ' Mary' if removed").locator("td").first.inner_text()
+    assert float(line.replace("−", "-")) == pytest.approx(effect, rel=6e-3)
+    screen.go("#layer=0&to=4&from=2")
+    table = screen.page.locator(".logit-card table.measured").filter(has_text="head 0")
+    assert set(table.locator("td:nth-child(4)").all_inner_texts()) == {"–"}
+    assert screen.problems == []
+
+
+@needs_node
+def test_a_number_is_that_of_its_own_component(build: Builder) -> None:
+    """By the numbers of layers, heads and positions, not by their places in the table; NaN for what was not measured."""
+    maps = of_length(build, 6)
+    result = patching(maps.tokens)
+    found = run(
+        "const { data } = await open(); const [block] = effectsOf(data);"
+        "return [[1, 0, 3], [2, 1, 4], [0, 0, 3], [2, 1, 9]].map((place) => plain([effectAt(block, 'head', ...place)])[0]);",
+        payload=payload(maps, beside=result),
+    )
+    effects = result.values["head"]
+    assert found[:2] == pytest.approx([float(effects[0, 0, 3]), float(effects[1, 1, 4])], rel=1e-3)
+    assert found[2:] == [None, None]
+
+
+def test_what_was_measured_of_another_text_is_refused(build: Builder) -> None:
+    """By its tokens, its model, or as a mean over several prompts; a corrupted token beside the clean one is no other text."""
+    maps = of_length(build, 6)
+    with pytest.raises(InputError, match=r"activation patching is of 2 tokens \(a b\), these maps are of 6"):
+        maps.to_html(beside=patching(("a", "b")))
+    with pytest.raises(InputError, match="is of 6 tokens .*, these maps are of 6"):
+        maps.to_html(beside=patching(("other", *maps.tokens[1:])))
+    with pytest.raises(InputError, match="patching is of other, these maps are of tiny"):
+        maps.to_html(beside=patching(maps.tokens, model="other"))
+    several = dataclasses.replace(
+        sweep(maps), by_prompt=torch.zeros(2, 2, 1, 6, 6), baselines=torch.zeros(2), tokens=(maps.tokens,) * 2
+    )
+    with pytest.raises(InputError, match="contribution sweep is of several prompts, the first of 6 tokens"):
+        maps.to_html(beside=several)
+    corrupted = patching(maps.tokens, labels=("token0→other", *maps.tokens[1:]), replacement="run")
+    sent = payload(maps, beside=corrupted)["runs"][0]["blocks"]["effects"]
+    assert sent["short"] == "if replaced" and sent["tables"]["head"]["axes"] == [[1, 2], [0, 1], list(range(6))]
+
+
+@pytest.mark.browser
+def test_two_results_of_one_text_are_beside_each_other(build: Builder, show: Shower) -> None:
+    """Maps of two checkpoints: bands are those of the first, with what the second has less or more of; text, layers are the same."""
+    maps, other = (build(5, layers=(0, 1, 2), causal=False, model=name) for name in ("before", "after"))
+    other = dataclasses.replace(
+        other, values=ScopeTable({s: t.roll(1, -1) for s, t in other.values.items()}, other.layers)
+    )
+    data = page_of(maps, against=other)
+    assert [run.name for run in data.runs] == ["A: before", "B: after"] and (data.start.run, data.start.ref_run) == (
+        0,
+        1,
+    )
+    screen = show(maps, against=other, view="overview", layer=1, query=2)
+    assert screen.page.locator("h1").inner_text().startswith("What differs in “A: before” from “B: after”?")
+    screen.page.locator(".logit [data-share='1,3']").first.hover(force=True)
+    shares = [100 * by_hand(one, "AtbLnFf", 2)[1, 3] for one in (other, maps)]
+    said = [
+        float(number.replace("−", "-"))
+        for number in re.findall(r"([−\d.]+)\u00a0%", screen.page.locator("#tooltip").inner_text())
+    ]
+    assert said == pytest.approx(shares, rel=6e-3)
+    assert screen.problems == []
+    same = page_of(maps, against=maps)
+    assert [run.name for run in same.runs] == ["A", "B"]
+    with pytest.raises(InputError, match="cannot subtract"):
+        maps.to_html(against=build(6, layers=(0, 1, 2), causal=False))
+    with pytest.raises(InputError, match="beside goes with one run"):
+        maps.to_html(against=other, beside=(attribution(maps.tokens),))
+
+
+@pytest.mark.browser
+def test_two_attributions_and_their_difference_have_one_scale(show: Shower) -> None:
+    """A run is chosen; what it draws is its own, on the scale of the largest; the heading asks of the difference."""
+    tokens = tuple(f"token{at}" for at in range(4))
+    one, two = attribution(tokens), attribution(tokens, value=4.0)
+    two = dataclasses.replace(two, residual=one.residual / 2, tokens=one.tokens / 2)
+    screen = show(html=one.to_html(against=two))
+    screen.settle()
+    ends = []
+    for number, expected in enumerate((one, two, one - two)):
+        screen.go(f"#run={number}")
+        brought = [
+            float(text.replace("−", "-")) for text in screen.page.locator(".shared .chip span").all_inner_texts()
+        ]
+        assert brought == pytest.approx(expected.entering.tolist(), rel=6e-3)
+        ends.append(screen.page.locator("#figure .legend ~ text").all_text_contents()[:3])
+        assert screen.page.locator("#ref-run-group").is_hidden()
+    assert ends[0] == ends[1] == ends[2]
+    assert screen.page.locator("h1").inner_text().startswith("What makes the difference of logit difference")
+    assert screen.problems == []
+
+
+@needs_node
+def test_averages_have_the_ends_of_their_intervals(build: Builder) -> None:
+    """Whiskers are drawn from them: by hand those of the average itself."""
+    mean = average([build(n, layers=(3, 8)) for n in (6, 7, 8)], {"IO": [1, 2, 3], "S2": [3, 4, 5], "END": -1})
+    data = page_of_average(mean)
+    found = run(
+        """
+        const scene = await scened({ to: 2, scope: "AtbLnFf" });
+        const { ends, rows } = streamOf(scene);
+        return { ends: ends.map((rows) => rows.map(plain)), mean: rows.map(plain), runs: intervalRuns(scene.data), said: takenWords(scene).meaning };
+        """,
+        payload=data,
+    )
+    shares = mean.as_shares()
+    channel = shares.channels.index("AtbLnFf")
+    for side, end in zip(found["ends"], (shares.interval.low, shares.interval.high), strict=True):
+        for row, expected in zip(side, end[:, channel, 2], strict=True):
+            assert row[:2] == pytest.approx(expected[:2].tolist(), rel=2e-3)
+    assert found["runs"] == [1, 2] and "95 % intervals" in found["said"]
+
+
+def page_of_average(mean: Any) -> dict[str, Any]:
+    """What the page of an average is sent."""
+    sent: dict[str, Any] = page_of(mean).payload()
+    return sent

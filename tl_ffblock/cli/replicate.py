@@ -1,0 +1,75 @@
+"""`tl-ffblock replicate`: the paper's models and corpora through its studies."""
+
+import argparse
+import sys
+from typing import Any
+
+from tl_ffblock.cli.arguments import Command, argument_of, flag, refuse_idle
+from tl_ffblock.corpus.settings import Config, declared_fields
+
+SETTINGS = (
+    "limit",
+    "sample",
+    "seed",
+    "batch_size",
+    "shard_size",
+    "threads",
+    "engine",
+    "workers",
+    "ray_address",
+    "device",
+    "examples",
+)
+"""Fields of a run's config that hold for all of them."""
+_FIELDS = {each.name: each for each in declared_fields(Config.__module__, "Config") if each.name in SETTINGS}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run, and say what came of it; returns the exit status."""
+    settings: dict[str, Any] = {name: getattr(options, name) for name in SETTINGS if getattr(options, name) is not None}
+    refuse_idle(Config(model="", data="", out=options.out, **settings), "dataset")
+    from tl_ffblock.experiments.kobayashi.replication import CORPORA, MODELS, STUDIES, replicate
+
+    models = tuple(MODELS if options.models is None else filter(None, options.models.split(",")))
+    given = [each.partition("=") for each in (options.corpora or ",".join(CORPORA)).split(",") if each]
+    try:
+        found = replicate(
+            options.out,
+            models=models,
+            corpora={name: source or None for name, _, source in given},
+            studies=options.studies or STUDIES,
+            **settings,
+        )
+    except KeyboardInterrupt:
+        print("what was computed is kept; run the same command again to continue", file=sys.stderr)
+        raise
+    for model, why in found.failed.items():
+        print(f"{model} left out: {why}", file=sys.stderr)
+    unfinished = [" on ".join(name) for name, each in found.runs.items() if each.status == 1]
+    if unfinished:
+        print(f"unfinished: {', '.join(unfinished)}; run the same command again", file=sys.stderr)
+    print(f"{len(found.runs)} of {len(models) * len(given)} runs")
+    print(f"compare  {found.folder / 'comparison.csv'}\npage     {found.folder / 'index.html'}")
+    return found.status
+
+
+COMMAND = Command(
+    run,
+    help="the paper's models and corpora through its studies, beside its numbers",
+    description="Run the studies of Kobayashi et al. 2024 on the paper's thirteen models and its corpora, which are read from "
+    "the Hugging Face hub or from folders, and compare them with what the paper says. Each model and corpus has a folder of its "
+    "own and continues where it was stopped. Exit status as of run; 1 also where a model could not be loaded.",
+    arguments={
+        "--out": {"required": True, "metavar": "DIR", "help": "folder of all runs, of comparison.csv and index.html"},
+        "--models": {"metavar": "NAME,NAME", "help": "names on the hub or folders (default: the paper's thirteen)"},
+        "--corpora": {
+            "metavar": "NAME,NAME",
+            "help": "sst2, wikipedia or both (default); sst2=SOURCE reads a file, a folder of a saved dataset, or another name",
+        },
+        "--studies": {
+            "metavar": "STUDY,STUDY",
+            "help": "which studies (default: contextualization,amplification,bypass,outliers)",
+        },
+        **{flag(name): {**argument_of(each, each.default), "default": None} for name, each in _FIELDS.items()},
+    },
+)

@@ -1,0 +1,353 @@
+# Noun: benchmark of circuit discovery (Gupta et al. 2024, InterpBench; Mueller et al. 2025, MIB).
+"""Score any method that estimates edges, nodes or tokens against known circuits.
+
+AUROC, average precision    of the mean size over pairs, true edges against all others
+sign                        part of true edges and pairs whose estimate has the sign of the exact effect
+error                       sum |estimate - exact| / sum |exact| over true edges and pairs
+false edges                 that score at least as high as the lowest true one: false edges at full recall
+noise                       part of the noise-only model's edges above the smallest exact effect of a true edge
+
+Of nodes and tokens they are the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tl_ffblock.attribution import attribution_patching
+from tl_ffblock.errors import FFBlockError, InputError, MapFileError, brief
+from tl_ffblock.files import regular_file, write_table
+from tl_ffblock.known_circuits.compiler import Norm, Settings
+from tl_ffblock.known_circuits.known import KnownCircuit, Of, auroc, build
+from tl_ffblock.known_circuits.programs import PROGRAMS, Pair
+from tl_ffblock.metrics import Metric
+from tl_ffblock.progress import Progress
+from tl_ffblock.result import Result
+from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
+from tl_ffblock.signatures import strict
+
+Method: TypeAlias = Callable[[Any, Tensor, Tensor, Metric], Mapping[Any, float]]
+"""`method(model, clean, corrupted, target)`: a number for every edge, by names such as ("L0H0", "L1H0.k"), for every node, "L0H0", or
+for every position; prompts are [pos]."""
+MEASURES = ("AUROC", "average precision", "sign", "error", "false edges", "noise")
+CONTROLS = ("exact", "exact, wrong sign", "shuffled")
+"""Scored in every table: the exact effects, these with the other sign, and these at edges in random order."""
+_CIRCUIT = ("program", "kind", "settings", "seed")
+_LABELS = (*_CIRCUIT, "of", "pairs", "method")
+
+
+@strict
+@dataclass(frozen=True, repr=False, eq=False)
+class CircuitScores(Result):
+    """Scores of methods against known circuits, one row per method and known circuit."""
+
+    labels: Mapping[str, tuple[str, ...]]
+    """Of rows: "program", "kind", "settings", "seed"; "of", edges, nodes or tokens; "pairs", how many; "method"."""
+    numbers: Mapping[str, Float[Tensor, " row"]]
+    """By measure; NaN where it is not defined: "sign" and "error" where the truth is not the clean run's."""
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> "CircuitScores":
+        """From a table as `to_dataframe` gives it.
+
+        Args:
+            table: With the columns of labels and of measures.
+
+        Raises:
+            InputError: if it has no rows, or lacks a column.
+        """
+        if missing := [name for name in (*_LABELS, *MEASURES) if name not in table]:
+            raise InputError(f"a table without the column {missing[0]}: expected one of CircuitScores.")
+        if table.empty:
+            raise InputError("no known circuit was scored: expected one or more.")
+        labels = {name: tuple(table[name].astype(str)) for name in _LABELS}
+        return cls(labels, {name: torch.tensor(table[name].to_numpy(dtype=float)) for name in MEASURES})
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per method and known circuit."""
+        return pd.DataFrame({**self.labels, **{name: column.numpy() for name, column in self.numbers.items()}})
+
+    def means(self, by: Sequence[str] = ("method",)) -> pd.DataFrame:
+        """Means of rows with 95 % bootstrap intervals over seeds: columns of `by`, measure, value, low, high, n known circuits.
+
+        Args:
+            by: Labels of rows that are not averaged over.
+
+        Raises:
+            InputError: for another label.
+        """
+        if unknown := [name for name in by if name not in _LABELS]:
+            raise InputError(f"by={brief(unknown[0])}: expected some of {', '.join(_LABELS)}.")
+        rows = []
+        for key, of_group in self.to_dataframe().groupby(list(by), sort=False):
+            for measure in MEASURES:
+                known = of_group[["seed", measure]].dropna()
+                if len(known):
+                    low, high = _interval(known.groupby("seed")[measure])
+                    rows.append((*key, measure, float(known[measure].mean()), low, high, len(known)))
+        return pd.DataFrame(rows, columns=[*by, "measure", "value", "low", "high", "n"])
+
+    def summary(self) -> tuple[str, Mapping[str, object]]:
+        """Means by method."""
+        frame = self.means()
+        lines: dict[str, object] = {}
+        for method, of_method in frame.groupby("method", sort=False):
+            values = of_method.set_index("measure")["value"]
+            lines[str(method)] = " · ".join(f"{name} {values[name]:.3f}" for name in values.index)
+        n = len(set(zip(*(self.labels[name] for name in _CIRCUIT), strict=True)))
+        return f"{n} known circuits", lines
+
+
+def _interval(by_seed: Any) -> tuple[float, float]:
+    sums, counts = by_seed.sum().to_numpy(), by_seed.count().to_numpy()
+    if len(sums) < 2:
+        return float("nan"), float("nan")
+    weights = bootstrap_weights(len(sums), N_DRAWS, 0)
+    low, high = np.percentile(weights @ sums / (weights @ counts), PERCENTILES)
+    return float(low), float(high)
+
+
+@strict
+def score(methods: Mapping[str, Method], known: KnownCircuit, *, of: Of = "edges") -> pd.DataFrame:
+    """Scores of methods and of controls against a known circuit, one row each.
+
+    Args:
+        methods: By name. A method is called with model, clean prompt [pos], corrupted prompt [pos], target, and answers with a
+            number for every edge of the model, for every node, or for every position.
+        known: Compiled by `build`, or made of a model of your own.
+        of: What is scored: "edges"; "nodes", which are patched with all that they send; or "tokens", positions that get the other
+            prompt's token, of which those are true whose tokens differ.
+
+    Raises:
+        InputError: if a method has a control's name, lacks an edge, has an unknown one, or gives a number that is not finite; for
+            nodes or tokens of a kind whose edges are not seen one at a time.
+    """
+    if taken := [name for name in methods if name in CONTROLS]:
+        raise InputError(f"methods: {brief(taken[0])} is the name of a control. Use another name.")
+    true, exact = known.truth_of(of)
+    shuffled = np.random.default_rng(known.seed).permutation(exact, axis=1)
+    estimates = dict(zip(CONTROLS, (exact, -exact, shuffled), strict=True))
+    for name, method in methods.items():
+        answers = [_ask(name, method, known, pair, of) for pair in known.pairs]
+        estimates[name] = np.concatenate(answers)[None] if of == "tokens" else np.stack(answers)
+    signed = known.truth == "clean run"
+    noise = {name: _noise_rate(name, method, known, of, true, exact) for name, method in methods.items()}
+    labels = (known.program, known.kind, known.settings, str(known.seed), of, str(len(known.pairs)))
+    rows = [
+        (*labels, name, *_measured(true, exact, values, signed=signed), noise.get(name, float("nan")))
+        for name, values in estimates.items()
+    ]
+    return pd.DataFrame(rows, columns=[*_LABELS, *MEASURES])
+
+
+def _ask(
+    name: str, method: Method, known: KnownCircuit, pair: Pair, of: Of, model: Any = None
+) -> Float[np.ndarray, " item"]:
+    """A method's numbers in the order of the model's edges or nodes, or of positions."""
+    clean, corrupted = torch.tensor(pair.clean), torch.tensor(pair.corrupted)
+    answer = method(known.model if model is None else model, clean, corrupted, known.target(pair))
+    items, one = known.items(of, pair), of.removesuffix("s")
+    if not isinstance(answer, Mapping):
+        raise InputError(
+            f"method {name!r} answers with {brief(answer)}: expected a number by {one}, {{{items[0]!r}: 0.3}}."
+        )
+    if missing := [item for item in items if item not in answer]:
+        raise InputError(f"method {name!r} lacks {len(missing)} of {len(items)} {of}, {missing[0]} among them.")
+    if unknown := set(answer) - set(items):
+        raise InputError(f"method {name!r}: no {one} {brief(min(unknown, key=str))} in {known.name}.")
+    values = np.array([float(answer[item]) for item in items])
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"method {name!r} gives {values[~np.isfinite(values)][0]} for one of the {of} of {known.name}: expected finite numbers."
+        )
+    return values
+
+
+def _measured(
+    true: Bool[np.ndarray, " item"],
+    exact: Float[np.ndarray, "pair item"],
+    estimates: Float[np.ndarray, "pair item"],
+    *,
+    signed: bool,
+) -> tuple[float, ...]:
+    """All measures but that of the noise-only model; sign and error where exact effects have signs."""
+    size = np.abs(estimates).mean(axis=0)
+    sign = error = float("nan")
+    if signed:
+        effects, estimated = exact[:, true], estimates[:, true]
+        counted = np.abs(effects) > 1e-3 * np.abs(effects).max()
+        sign = float((np.sign(effects) == np.sign(estimated))[counted].mean())
+        error = float(np.abs(estimated - effects).sum() / np.abs(effects).sum())
+    false = float((size[~true] >= size[true].min()).sum())
+    return auroc(true, size), _average_precision(true, size), sign, error, false
+
+
+def _average_precision(true: Bool[np.ndarray, " edge"], size: Float[np.ndarray, " edge"]) -> float:
+    """The mean over true edges of the precision at each; of ties the false edges come first."""
+    order = np.lexsort((true, -size))
+    hits = true[order]
+    return float((hits.cumsum() / np.arange(1, len(hits) + 1))[hits].mean())
+
+
+def _noise_rate(
+    name: str,
+    method: Method,
+    known: KnownCircuit,
+    of: Of,
+    true: Bool[np.ndarray, " item"],
+    exact: Float[np.ndarray, "pair item"],
+) -> float:
+    if known.noise_only is None:
+        return float("nan")
+    values = np.abs(_ask(name, method, known, known.pairs[0], of, known.noise_only))
+    return float((values >= np.abs(exact).mean(axis=0)[true].min()).mean())
+
+
+@strict
+def package_method(
+    model: Any, clean: Tensor, corrupted: Tensor, target: Metric, *, of: Of = "edges", **options: Any
+) -> dict[Any, float]:
+    """The package's estimates of edges, nodes or tokens, as a method.
+
+    Args:
+        model: As all methods have it.
+        clean: As all methods have it.
+        corrupted: As all methods have it.
+        target: As all methods have it.
+        of: What gets a number.
+        **options: Of `ffb.attribution_patching`: rules, steps, receivers.
+
+    Raises:
+        FFBlockError: whatever `ffb.attribution_patching` raises.
+    """
+    made = attribution_patching(model, clean, corrupted, target, edges=of == "edges", progress=False, **options)
+    if of == "tokens":
+        return dict(enumerate(made.residual[0].tolist()))
+    if of == "nodes":
+        heads, mlps = made.heads.sum(dim=-1).tolist(), made.mlps.sum(dim=-1).tolist()
+        of_heads = {f"L{layer}H{head}": each for layer, row in enumerate(heads) for head, each in enumerate(row)}
+        fed = {f"L{layer}.mlp": each for layer, each in enumerate(mlps) if made.neuron_layers}
+        return {"L0.resid": float(made.residual[0].sum()), **of_heads, **fed}
+    names = [node.name for node in made.edges.nodes]
+    ends, weights = made.edges.ends.tolist(), made.edges.weights[:, 0].tolist()
+    found = {(names[a], names[b]): weight for (a, b), weight in zip(ends, weights, strict=True)}
+    return {edge: weight for edge, weight in found.items() if edge[0] != "remaining"}
+
+
+def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[str, Method]:
+    """The package's methods by name: rules with integration steps, and of edges exact receivers.
+
+    Args:
+        steps: Numbers of integration steps.
+        of: What gets a number.
+    """
+    made: dict[str, Method] = {}
+    for rules, n_steps in product(("gradient", "patching", "path"), steps):
+        name = rules if n_steps == 1 else f"{rules}, {n_steps} steps"
+        made[name] = partial(package_method, of=of, rules=rules, steps=n_steps)
+    for rules in ("gradient", "patching") if of == "edges" else ():
+        made[f"{rules}, exact receivers"] = partial(package_method, rules=rules, receivers="exact")
+    return made
+
+
+NOISE = 0.05
+"""Of the grid's models with noise."""
+_SOFT = 6.0
+
+
+@strict
+def grid(*, full: bool = False) -> tuple[tuple[str, str, Settings], ...]:
+    """Program, kind and settings of every known circuit of the default grid, or of the full one.
+
+    Default: all programs x {no norm, RMSNorm} x {sharp, soft} x {no noise, noise} x 3 seeds, each kind in turn. Full: all kinds,
+    LayerNorm and gated feed-forwards, too, and 5 seeds. Seed 0 is the one that programs are developed with.
+
+    Args:
+        full: Whether it is the full one.
+    """
+    norms: tuple[Norm, ...] = ("none", "RMS", "LN") if full else ("none", "RMS")
+    cells: list[tuple[str, str, Settings]] = []
+    settings = product(
+        norms, (False, True) if full else (False,), (12.0, _SOFT), (0.0, NOISE), range(1, 6 if full else 4)
+    )
+    for number, (norm, gated, sharpness, noise, seed) in enumerate(settings):
+        chosen = Settings(norm=norm, gated=gated, sharpness=sharpness, noise=noise, seed=seed)
+        for program in PROGRAMS:
+            kinds = [kind.name for kind in PROGRAMS[program]().kinds]
+            cells += [(program, kind, chosen) for kind in (kinds if full else [kinds[number % len(kinds)]])]
+    return tuple(cells)
+
+
+@strict
+def score_grid(
+    methods: Mapping[str, Method],
+    cells: Sequence[tuple[str, str, Settings]],
+    *,
+    of: Of = "edges",
+    pairs: int = 2,
+    store: Path | None = None,
+    progress: bool = True,
+) -> tuple[CircuitScores, dict[str, str]]:
+    """Scores of methods against known circuits, and which of them did not survive their settings, with the reason.
+
+    Args:
+        methods: By name, as in `score`.
+        cells: As `grid` makes them.
+        of: What is scored, as in `score`.
+        pairs: Of every known circuit.
+        store: A csv file to which every known circuit's rows are added, and of which those that are there are not made again.
+        progress: Whether it shows a bar, or lines in a log.
+
+    Raises:
+        FFBlockError: whatever a method raises.
+        InputError: for a file of other methods, another `of` or another number of pairs, or if no known circuit survives.
+    """
+    tables, done = _stored(store, methods, of, pairs)
+    refused: dict[str, str] = {}
+    with Progress("known circuits", len(cells), "cells", kind="lasting", shown=progress) as bar:
+        for program, kind, settings in cells:
+            if (program, kind, settings.name, str(settings.seed)) not in done:
+                try:
+                    (known,) = build(program, settings, pairs=pairs, kinds=[kind])
+                    known.refuse_unseen(of)
+                except FFBlockError as error:
+                    refused[f"{program} · {kind} · {settings.name} · seed {settings.seed}"] = str(error)
+                else:
+                    tables.append(score(methods, known, of=of))
+                    if store is not None:
+                        write_table(store, pd.concat(tables, ignore_index=True))
+            bar.step()
+    if not tables:
+        raise InputError(
+            f"no known circuit survived its settings: {next(iter(refused.values()), 'none was asked for')}"
+        )
+    return CircuitScores.of(pd.concat(tables, ignore_index=True)), refused
+
+
+def _stored(
+    store: Path | None, methods: Mapping[str, Method], of: Of, pairs: int
+) -> tuple[list[pd.DataFrame], set[tuple[str, ...]]]:
+    """What a file holds: its rows, and the known circuits they are of."""
+    if store is None or not store.exists():
+        return [], set()
+    try:
+        table = pd.read_csv(regular_file(store), dtype=dict.fromkeys(_LABELS, str))
+        CircuitScores.of(table)
+    except ValueError as error:
+        raise MapFileError(f"{store} is not a table of scores: {error} Use another file.") from error
+    if other := set(table.get("method", [])) ^ {*CONTROLS, *methods}:
+        raise InputError(f"{store} holds scores of other methods: {brief(min(other))}. Use another file.")
+    for held, number in {*zip(table["of"], table["pairs"], strict=True)} - {(of, str(pairs))}:
+        raise InputError(
+            f"{store} holds scores of {held} with {number} pairs, expected {of} with {pairs}. Use another file."
+        )
+    return [table], set(table[list(_CIRCUIT)].itertuples(index=False, name=None))

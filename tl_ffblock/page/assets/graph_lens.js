@@ -1,0 +1,239 @@
+/* View: a layered graph. Target, edges shown, colours and the chosen node are fields of the selection. */
+
+import { nodeCard } from "./graph_card.js";
+import { CARD, largestSizes, placesOf, ranked, shareLimit, shownAt } from "./graph_layout.js";
+import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
+import { entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
+import { plainNumber, shownText, targetText } from "./graph_words.js";
+import { largest } from "./shares.js";
+import { byId, element, svg } from "./svg.js";
+
+/** @returns {import("./data").GraphBlock | undefined} */
+export function graphBlock(data, run) {
+  return Object.values(data.runs[run].blocks).find(({ kind }) => kind === "graph");
+}
+
+export function hasGraph(data) {
+  return graphBlock(data, 0) !== undefined;
+}
+
+/** What is drawn of it: the edges that the slider shows, places, ends of scales. */
+function graphScene(scene) {
+  const { selection, palette } = scene;
+  const data = graphBlock(scene.data, selection.run);
+  const target = Math.min(selection.target, Math.max(0, data.targets.length - 1));
+  const order = ranked(data, target);
+  const amount = Math.min(order.length, selection.amount < 0 ? data.shown : selection.amount);
+  const shown = shownAt(data, target, order, amount);
+  return { data, target, order, amount, shown, palette, inks: selection.inks, layout: placesOf(data, shown), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
+}
+
+/** The change of the selection that chooses a node: as many edges are shown as it takes to see it. */
+function nodeChange({ data, shown, order }, index) {
+  if (index < 0 || shown.nodes.has(index)) return { node: index };
+  const first = order.findIndex(({ index: edge }) => data.edges[edge].source === index || data.edges[edge].target === index);
+  return first < 0 ? { node: index } : { node: index, amount: first + 1 };
+}
+
+/** Numbers of the nodes whose words hold what is searched for. */
+function foundNodes({ nodes }, written) {
+  const wanted = written.trim().toLowerCase();
+  const holds = (node) => wanted && [node.label, node.name, node.short, ...node.says].some((words) => words.toLowerCase().includes(wanted));
+  return nodes.flatMap((node, index) => (holds(node) ? [index] : []));
+}
+
+/** The change that the search makes: the next node that holds the letters. */
+export function graphFind(scene, written) {
+  const drawn = graphScene(scene);
+  const found = foundNodes(drawn.data, written);
+  return found.length ? nodeChange(drawn, found.find((index) => index > scene.selection.node) ?? found[0]) : null;
+}
+
+/** Marks what is found in the picture; in words, how much that is. */
+export function graphLook(scene, written) {
+  const { data, shown } = graphScene(scene);
+  const found = new Set(foundNodes(data, written));
+  for (const group of /** @type {NodeListOf<SVGElement>} */ (document.querySelectorAll("[data-node]"))) group.classList.toggle("found", found.has(Number(group.dataset.node)));
+  const hits = [...found].filter((index) => shown.nodes.has(index)).length;
+  return written.trim() ? `${hits} shown${found.size > hits ? `, ${found.size - hits} hidden` : ""}` : "";
+}
+
+/** The nearest shown node in the direction of an arrow key. */
+function neighbourOf({ layout: { places }, shown }, chosen, key) {
+  const from = places.get(chosen);
+  if (!from) return Math.min(...shown.nodes);
+  const along = { ArrowRight: (dx, dy) => [dx, dy], ArrowLeft: (dx, dy) => [-dx, dy], ArrowDown: (dx, dy) => [dy, dx], ArrowUp: (dx, dy) => [-dy, dx] }[key];
+  let best = { index: chosen, distance: Infinity };
+  for (const [index, place] of places) {
+    const [forward, aside] = along(place.x - from.x, place.y - from.y);
+    const distance = forward + 2 * Math.abs(aside);
+    if (forward > 1 && distance < best.distance) best = { index, distance };
+  }
+  return best.index;
+}
+
+function graphLegend(drawn) {
+  const { data, palette, limit, target } = drawn;
+  const inks = (sign) => [1, 0.75, 0.5, 0.25, 0.1, 1e-6].map((part) => shareInk(palette, sign * part * limit, limit));
+  const swatch = element("span", { className: "ramp" });
+  swatch.style.background = `linear-gradient(to right, ${[...inks(-1), ...inks(1).reverse()].join(", ")})`;
+  const clarity = element("span", { className: "ramp" });
+  clarity.style.background = `linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map((part) => entropyInk(drawn, part * drawn.flattest)).join(", ")})`;
+  const beyond = data.nodes.some(({ shares }) => Math.abs(shares[target] ?? 0) > limit * 1.0001);
+  const share = data.targets.length ? [element("span", {}, [`share ${beyond ? "≤ " : ""}−${plainNumber(limit)}`, swatch, `${beyond ? "≥ " : ""}+${plainNumber(limit)}`])] : [];
+  const others = data.edges.some((edge) => !(edge.unit in data.widths)) ? [element("span", { textContent: "dashed: a number, not a width" })] : [];
+  const inked = drawn.inks === "entropy" ? [element("span", {}, ["entropy of the tokens that a node says, and of its edges onward: 0", clarity, `${plainNumber(drawn.flattest)} nats`])] : share;
+  return [...inked, element("span", { textContent: `width: ${Object.values(data.widths).join("; ")}` }), ...others];
+}
+
+/** The text, with the token whose stream the graph is of. */
+function graphText({ data: page, selection }, { position }) {
+  const tokens = page.runs[selection.run].tokens;
+  return element("p", { className: "graph-text" }, tokens.flatMap((token, at) => [element(at === position ? "b" : "bdi", { textContent: token }), " "]));
+}
+
+/** Target, colours and the slider; `tell` sets them from what is drawn. */
+function graphControls({ data }, go) {
+  const choice = (label, options, field, read) => {
+    const select = element("select", { autocomplete: "off" }, options.map(([value, words]) => element("option", { value: String(value), textContent: words })));
+    select.addEventListener("change", () => go({ [field]: read(select.value) }));
+    return { select, label: element("label", { className: "group", hidden: options.length < 1 }, [`${label} `, select]) };
+  };
+  const target = choice("target", data.targets.map((each, index) => [index, targetText(each)]), "target", Number);
+  const colours = [
+    ["share", data.targets.length ? "share of the target" : "nothing"], ...(data.targets.some(({ token }) => token) ? [["rank", "rank of the target's token (nodes)"]] : []),
+    ...(data.nodes.some(({ entropy }) => entropy !== null) ? [["entropy", "entropy of the tokens"]] : []),
+  ];
+  const inks = choice("coloured by", colours.length > 1 ? colours : [], "inks", String);
+  const slider = element("input", { type: "range", min: "0", step: "1", autocomplete: "off", className: "amount" });
+  slider.addEventListener("input", () => go({ amount: Number(slider.value) }));
+  const said = element("span", { className: "note shown" });
+  said.setAttribute("role", "status");
+  target.select.classList.add("target");
+  const host = element("div", { className: "graph-controls" }, [target.label, inks.label, element("label", { className: "group" }, ["shown ", slider]), said]);
+  const tell = (drawn) => {
+    target.select.value = String(drawn.target);
+    inks.select.value = drawn.inks;
+    slider.max = String(drawn.order.length);
+    slider.value = String(drawn.amount);
+    said.textContent = shownText(drawn.data, drawn.shown, drawn.order, drawn.amount);
+  };
+  return { host, tell };
+}
+
+/** Brings a node into sight; in the middle, where it is asked for. */
+function bringIntoSight(host, { layout: { places } }, index, middle = false) {
+  const place = places.get(index);
+  if (!place) return;
+  const [x, y] = [place.x + CARD.width / 2 - host.clientWidth / 2, place.y + CARD.height / 2 - host.clientHeight / 2];
+  if (middle || place.x < host.scrollLeft || place.x + CARD.width > host.scrollLeft + host.clientWidth) host.scrollLeft = x;
+  if (middle || place.y < host.scrollTop || place.y + CARD.height > host.scrollTop + host.clientHeight) host.scrollTop = y;
+}
+
+/** The card of a node; of none where it is -1. */
+function showCard(drawn, index, go) {
+  byId("card").replaceChildren(element("section", { className: "card node-card" }, nodeCard(drawn, index < 0 ? null : index, (next) => go(nodeChange(drawn, next)))));
+}
+
+export function graphCard(scene, go) {
+  showCard(graphScene(scene), scene.selection.node, go);
+}
+
+function connectGraph(host, now, go) {
+  const nodeOf = (event) => { const group = event.target.closest("[data-node]"); return group ? Number(group.dataset.node) : -1; };
+  host.addEventListener("click", (event) => go(nodeChange(now.drawn, nodeOf(event))));
+  host.addEventListener("pointerover", (event) => {
+    if (now.scene.selection.node >= 0) return;
+    const index = nodeOf(event);
+    light(now.picture, now.drawn.data, index < 0 ? null : index);
+    showCard(now.drawn, index, go);
+  });
+  host.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") go({ node: -1 });
+    else if (event.key.startsWith("Arrow") && !event.altKey) go({ node: neighbourOf(now.drawn, now.scene.selection.node, event.key) });
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  host.addEventListener("scroll", () => { if (now.small) frameSeen(now.small, host, now.drawn.layout); });
+  for (const name of ["pointerdown", "pointermove"]) now.above.addEventListener(name, (event) => { if (event.buttons && now.small) goFrom(now.small, host, now.drawn.layout, event); });
+}
+
+/** What its drawing is made from; target, slider, colours and node are marks, so that the place stays scrolled where it is. */
+export function graphFields() {
+  return ["run"];
+}
+
+function drawnDetails({ meaning, certificate }) {
+  return element("details", { className: "note" }, [element("summary", { textContent: "What is drawn" }), element("p", { textContent: `${meaning} ${certificate}` })]);
+}
+
+export function graphLens(scene, go, width) {
+  const host = element("div", { className: "graph", tabIndex: 0 });
+  const [legend, above] = [element("div", { className: "note graph-legend" }), element("div", { className: "graph-overview" })];
+  host.setAttribute("role", "application");
+  host.setAttribute("aria-label", "graph; arrow keys go from node to node, Escape lets go");
+  above.setAttribute("aria-hidden", "true");
+  const now = { scene, drawn: graphScene(scene), picture: null, small: null, above, made: "", opened: false };
+  const controls = graphControls(now.drawn, go);
+  const draw = () => {
+    const { drawn } = now;
+    now.picture = graphView(drawn);
+    host.replaceChildren(...(now.scene.paper ? paperStrips(now.picture, drawn.layout) : [headingsView(drawn), now.picture]));
+    now.small = drawn.layout.width > width ? overviewOf(drawn, width) : null;
+    above.replaceChildren(...[now.small].filter(Boolean));
+    above.hidden = !now.small;
+    legend.replaceChildren(...graphLegend(drawn));
+    controls.tell(drawn);
+  };
+  const update = (next) => {
+    const { target, amount, inks, node } = next.selection;
+    const made = JSON.stringify([target, amount, inks, next.palette.name, next.paper]);
+    Object.assign(now, { scene: next, drawn: graphScene(next) });
+    if (made !== now.made) draw();
+    now.made = made;
+    for (const group of now.picture.querySelectorAll("[data-node]")) group.classList.toggle("chosen", Number(group.dataset.node) === node);
+    light(now.picture, now.drawn.data, now.drawn.shown.nodes.has(node) ? node : null);
+    graphLook(next, byId("search").value);
+    requestAnimationFrame(() => {
+      bringIntoSight(host, now.drawn, node >= 0 || now.opened ? node : now.drawn.data.start, !now.opened);
+      now.opened = true;
+      if (now.small) frameSeen(now.small, host, now.drawn.layout);
+    });
+  };
+  connectGraph(host, now, go);
+  return { nodes: [...(scene.data.channels.size ? [] : [graphText(scene, now.drawn.data)]), controls.host, legend, above, host, drawnDetails(now.drawn.data)], update };
+}
+
+export function graphWords(scene) {
+  const { data, target, shown, order, amount } = graphScene(scene);
+  const value = data.targets.length ? `; ${targetText(data.targets[target])}` : "";
+  return {
+    headline: `${data.heading}${value}`, meaning: `${data.meaning.split(". ")[0].replace(/\.$/, "")}.`, place: "", shown: "a graph of components", remark: [...data.meaning.split(". ").slice(1), shownText(data, shown, order, amount)].join(". "), note: data.certificate,
+    exact: false, method: "", file: ["graph", data.heading.replace(/[^\w.-]+/g, "_").slice(0, 60)],
+  };
+}
+
+/** The shown part of the graph for a file. */
+export function graphFigure(scene, width) {
+  const drawn = graphScene(scene);
+  const part = Math.min(1, width / drawn.layout.width);
+  const nodes = [svg("g", { transform: `scale(${part})` }, [...graphView(drawn).childNodes])];
+  return { groups: [{ x: 0, y: 0, pictures: [], nodes }], height: part * drawn.layout.height };
+}
+
+/** Every edge of the graph, hidden ones too. */
+export function graphTable(scene) {
+  const data = graphBlock(scene.data, scene.selection.run);
+  const lines = function* () {
+    for (const { source, target, unit, size, shares } of data.edges) yield [data.nodes[source].name, data.nodes[target].name, unit, size, ...shares];
+  };
+  return { head: ["source", "target", "unit", "size", ...data.targets.map(({ name }) => `share of ${name}`)], lines, count: data.edges.length };
+}
+
+/** What the head of a page of a graph alone says. */
+export function graphFacts(data) {
+  const { nodes, edges } = graphBlock(data, 0);
+  const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
+  return `${data.model} · ${count(nodes.length, "node")} · ${count(edges.length, "edge")} · ${count(data.words.length, "token")}`;
+}

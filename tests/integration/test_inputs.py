@@ -37,16 +37,26 @@ def test_a_text_is_its_tokens(reader: Any) -> None:
     assert maps.tokens[0] in ("<bos>", "[CLS]")
 
 
-def test_ids_stand_for_tokens_that_no_tokenizer_knows(tmp_path: Path) -> None:
-    """Without a tokenizer, and with the empty one that TransformerLens is handed for a folder without files of one."""
+@pytest.mark.parametrize("family", ["gpt2", "gemma3", "bert", "gpt_neox", "qwen3"])
+def test_ids_stand_for_tokens_that_no_tokenizer_knows(family: str, tmp_path: Path) -> None:
+    """Without a tokenizer, and with the one of special tokens that TransformerLens is handed for a folder without files of one.
+
+    Such a one reads a text as `<bos> <unk>`, `[CLS] [UNK] [UNK] [SEP]`, `<s>` or nothing.
+    """
     from transformer_lens.model_bridge import TransformerBridge
 
-    tiny.hf_model("gpt2").save_pretrained(tmp_path)
+    tiny.hf_model(family).save_pretrained(tmp_path)
     booted = TransformerBridge.boot_transformers(str(tmp_path))
-    tokens = tiny.tokens("gpt2", 4)
-    for model in (tiny.bridge("gpt2"), load_model(str(tmp_path)), booted):
+    assert booted.tokenizer is not None
+    tokens = tiny.tokens(family, 4)
+    for model in (tiny.bridge(family), load_model(str(tmp_path)), booted):
         assert ffb.contribution_maps(model, tokens).tokens == tuple(map(str, tokens.tolist()))
-        assert ffb.attribute(model, tokens, ffb.logit(7, minus=9)).target == "logit difference token 7 − token 9"
+        said = ffb.attribute(model, tokens, ffb.logit(7, minus=9)).target
+        assert said.startswith("logit difference token 7 − token 9")
+        with pytest.raises(InputError, match=r"no tokenizer to read 'the cat'.*give token ids"):
+            ffb.contribution_maps(model, "the cat")
+        with pytest.raises(InputError, match=r"no tokenizer to read 'cat'.*give token ids"):
+            ffb.attribute(model, tokens, "cat")
 
 
 def test_a_tokenizers_output_is_read_as_it_is(reader: Any) -> None:

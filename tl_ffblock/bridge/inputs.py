@@ -280,8 +280,8 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
 
 
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
-    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer or an empty one."""
-    if model.hooked.tokenizer is not None and _tokenised(model, EXAMPLE).numel():
+    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
+    if tokenizer_of(model.hooked) is not None:
         return EXAMPLE
     length = min(EXAMPLE_TOKENS, model.longest_input or EXAMPLE_TOKENS)
     vocabulary = int(getattr(model.hooked.cfg, "d_vocab", 0) or 0)
@@ -313,6 +313,18 @@ def _kind(given: Any) -> str:
 # Tokens and their texts
 
 
+def tokenizer_of(hooked: Any) -> Any:
+    """A TransformerLens model's tokenizer; None without one, and with the one of special tokens alone that stands for missing files.
+
+    Hugging Face makes the latter for a folder without a tokenizer's files; it reads a text as `<bos> <unk>`, or as nothing.
+    """
+    tokenizer = getattr(hooked, "tokenizer", None)
+    if tokenizer is None:
+        return None
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    return tokenizer if len(tokenizer) > len(special) else None
+
+
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     """The tokens as text; their ids without a tokenizer that knows them."""
     return _texts(model, tokens) or tuple(str(token) for token in tokens.tolist())
@@ -324,8 +336,8 @@ def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
 
 
 def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
-    """The tokens as text, none without a tokenizer, or with the empty one that Hugging Face makes for a folder without files of one."""
-    tokenizer = model.hooked.tokenizer
+    """The tokens as text; none without a tokenizer."""
+    tokenizer = tokenizer_of(model.hooked)
     if tokenizer is None:
         return ()
     to_text = getattr(model.hooked, "to_str_tokens", None)  # HookedEncoder has none
@@ -343,7 +355,7 @@ def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
 
 def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
     """The first token of each text; None without a tokenizer, and where two begin alike or one with nothing that is written or known."""
-    tokenizer = model.hooked.tokenizer
+    tokenizer = tokenizer_of(model.hooked)
     first = [] if tokenizer is None else [tokens_of(model, text)[:1] for text in texts]
     if not first or not all(first) or len({token for (token,) in first}) < len(first):
         return None
@@ -407,12 +419,12 @@ def special_tokens(model: Model) -> SpecialTokens:
 
 def special_ids(model: Model) -> tuple[int, ...]:
     """Ids of tokens that stand for no text; none are known without a tokenizer."""
-    return () if model.hooked.tokenizer is None else special_tokens(model).marks
+    return () if tokenizer_of(model.hooked) is None else special_tokens(model).marks
 
 
 def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
     """Ids of the tokens that stand for text."""
-    tokenizer, size = model.hooked.tokenizer, int(model.hooked.cfg.d_vocab)
+    tokenizer, size = tokenizer_of(model.hooked), int(model.hooked.cfg.d_vocab)
     ids = torch.arange(size if tokenizer is None else min(size, len(tokenizer)))
     special = () if tokenizer is None else tokenizer.all_special_ids
     return ids[~torch.isin(ids, torch.tensor(special, dtype=torch.long))]
@@ -420,7 +432,7 @@ def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
 
 def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
     """Special tokens that this model reads before and after a text; none without a tokenizer."""
-    known = model.hooked.tokenizer is not None
+    known = tokenizer_of(model.hooked) is not None
     marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
     before = len(marks) if model.family.causal else min(1, len(marks))
     return marks[:before], marks[before:]
@@ -428,7 +440,7 @@ def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " las
 
 def padding_token(model: Model) -> int:
     """The id that fills short sequences up; any will do, since the mask hides it."""
-    return getattr(model.hooked.tokenizer, "pad_token_id", None) or 0
+    return getattr(tokenizer_of(model.hooked), "pad_token_id", None) or 0
 
 
 def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], list[tuple[int, int]]]:
@@ -457,10 +469,14 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
 def _tokenizer(model: Any, text: str = "") -> Any:
     """The tokenizer of a `Model` or a TransformerLens model, which is to read a text."""
     name, hooked = (model.name, model.hooked) if isinstance(model, Model) else ("the model", model)
-    tokenizer = getattr(hooked, "tokenizer", None)
+    tokenizer = tokenizer_of(hooked)
     if tokenizer is None:
         read = brief(text) if text else "texts"
-        raise InputError(f"{name} has no tokenizer to read {read}: give token ids instead.")
+        known = " but one of special tokens, as is made for a folder without a tokenizer's files"
+        empty = "" if getattr(hooked, "tokenizer", None) is None else known
+        raise InputError(
+            f"{name} has no tokenizer to read {read}{empty}: give token ids instead, or set model.tokenizer."
+        )
     return tokenizer
 
 
@@ -471,8 +487,7 @@ def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     tokens = _tokenised(model, text)
     if not tokens.numel():
         raise InputError(
-            f"the tokenizer of {model.name} makes no tokens of {brief(text)}: it is empty, as the one that Hugging Face makes for "
-            "a folder without files of one. Give token ids as a tensor, or set model.tokenizer."
+            f"the tokenizer of {model.name} makes no tokens of {brief(text)}: give another text, or token ids."
         )
     return _checked(model, tokens)
 

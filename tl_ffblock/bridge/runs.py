@@ -24,7 +24,17 @@ from torch import Tensor
 
 from tl_ffblock.bridge.attention import runs_by_rows
 from tl_ffblock.bridge.capture import NothingMoreToRead, records_of_cache, refuse_other_cache
-from tl_ffblock.bridge.inputs import Batch, RunSequence, drop_graph, forward, is_single, label, prepare, read_input
+from tl_ffblock.bridge.inputs import (
+    Batch,
+    RunSequence,
+    drop_graph,
+    forward,
+    is_single,
+    label,
+    prepare,
+    read_input,
+    tokenizer_of,
+)
 from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
@@ -382,7 +392,7 @@ def continued(run: Run, n_tokens: int) -> Int[Tensor, " pos"]:
         raise InputError(
             f"generate={n_tokens}: with a prompt of {len(tokens)} tokens that is more than the {most} that {run.model.name} reads."
         )
-    end = getattr(run.model.hooked.tokenizer, "eos_token_id", None)
+    end = getattr(tokenizer_of(run.model.hooked), "eos_token_id", None)
     said: list[int] = []
     with run.hooks():
         while len(said) < n_tokens and (not said or said[-1] != end):

@@ -16,6 +16,7 @@ from tl_ffblock.interventions import ActivationPatching, ContributionSweep
 from tl_ffblock.results.average import average
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.views import page_of
 
 BEFORE = """() => {
@@ -111,6 +112,98 @@ def test_a_band_is_as_wide_as_its_share(build: Builder, show: Shower) -> None:
     screen.settle()
     assert "layer=0" in screen.page.url and "scope=" in screen.page.url
     assert screen.problems == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_words_are_of_what_is_drawn(build: Builder, show: Shower, asked: bool) -> None:
+    """Bands where columns are wide, cells where they are narrow, in zooms and in files too; a share is one of lengths."""
+    n = 150
+    maps = build(n, layers=range(LAYERS), scopes=("AtbLn", "AtbLnFf"))
+    beside = (attribution(maps.tokens),) if asked else ()
+    screen = show(maps, view="overview", beside=beside, query=30, layer=1)
+    said = screen.page.locator("#meaning").inner_text
+    bands = screen.page.locator(".logit [data-share]")
+    cells, wide = ("Colour: ", "Width and colour: ") if asked else ("Cells: ", "Bands: ")
+    assert bands.count() == 0 and said().startswith(cells)
+    if not asked:
+        assert "the length of that vector, as a share of the lengths from all other tokens" in said()
+        assert "Orange" not in said() and "Zoom in" in said()
+    screen.go("#zoom=0-30,0-30")
+    assert bands.count() > 0 and said().startswith(wide)
+    assert asked or "Orange: more than before; violet: less." in said()
+    screen.page.locator("#figure-mode").click()
+    screen.page.locator("#figure-size").select_option("slide")
+    assert wide in screen.page.locator("#caption").inner_text()
+    screen.go("#zoom=0-80,0-80")
+    assert said().startswith(wide), "of 80 columns on the screen"
+    screen.page.locator("#figure-size").select_option("column")
+    caption = screen.page.locator("#caption").inner_text()
+    assert cells in caption and wide not in caption, "in 3.4 inches"
+    assert screen.problems == []
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("changes", "amount"),
+    [
+        ({"cells": "row"}, "the length of that vector, as a share of the lengths from all tokens."),
+        ({"cells": "none"}, "the length of that vector."),
+        ({"cells": "column", "read": "column"}, "a share of the lengths of all that its source gives."),
+    ],
+)
+def test_a_band_is_a_length(build: Builder, changes: dict[str, str], amount: str) -> None:
+    """However cells are shown."""
+    found = run(
+        "return takenWords(await scened({ ...given.changes, ref: '' })).meaning;",
+        payload=payload(build(4)),
+        changes=changes,
+    )
+    assert found.endswith(amount)
+
+
+@needs_node
+def test_weights_are_no_lengths() -> None:
+    """The overview of attention patterns says attention weight."""
+    weights = TokenMaps(
+        values=torch.full((2, 1, 3, 3), 0.25).tril(),
+        kind="attention",
+        channels=("head 0",),
+        layers=(0, 1),
+        queries=(0, 1, 2),
+        tokens=("a", "b", "c"),
+        causal=True,
+        model="tiny",
+    )
+    found = run("return takenWords(await scened({ to: 2 })).meaning;", payload=page_of(weights).payload())
+    assert found == "Bands: what “c” takes from each token: attention weight."
+
+
+@pytest.mark.browser
+def test_tokens_that_come_later_are_hatched(build: Builder, show: Shower) -> None:
+    """As many columns as the token that is read cannot see, or as cannot see it; a tooltip says so."""
+    screen = show(build(6, layers=(0, 1)), view="overview", layer=0, query=2)
+    hatched = screen.page.locator(".logit > svg > rect[fill^='url(#not']")
+    places = lambda: sorted(float(one.get_attribute("x")) for one in hatched.all())  # noqa: E731
+    for address, later in (("", {3, 4, 5}), ("#to=5&from=1", set()), ("#to=4&from=2&read=column", {0, 1})):
+        if address:
+            screen.go(address)
+        lanes = [float(line.get_attribute("x1")) for line in screen.page.locator(".logit > svg > line").all()][:6]
+        half = (lanes[1] - lanes[0]) / 2
+        assert places() == pytest.approx([lanes[at] - half for at in sorted(later)]), address
+    hatched.first.hover(force=True)
+    assert "comes later" in screen.page.locator("#tooltip").inner_text()
+    assert screen.problems == []
+
+
+@pytest.mark.browser
+def test_few_layers_fill_the_window(build: Builder, show: Shower) -> None:
+    """Six layers end in the lower fifth of 1280 x 900, with the legend in sight, and so do thirty."""
+    for layers in (6, 30):
+        context = {"viewport": {"width": 1280, "height": 900}}
+        screen = show(build(9, layers=range(layers), causal=False), view="overview", context=context)
+        legend = screen.page.locator(".logit .legend").bounding_box()
+        assert 0.8 * 900 < legend["y"] < 900 - 24, layers
 
 
 def patching(tokens: tuple[str, ...], **changes: Any) -> ActivationPatching:

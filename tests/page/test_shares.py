@@ -161,10 +161,16 @@ def test_a_token_of_a_continuation_opens_its_overview(show: Shower) -> None:
     said = lambda: chips.locator("span").all_inner_texts()  # noqa: E731
     assert said() == ["+1", "+2", "this", "why?", "why?", "why?"]
     assert screen.page.locator("h1").inner_text() == f"Why “{visible(HOSTILE[2])}”? +3 logits"
+    hatched = screen.page.locator(".logit > svg > rect[fill^='url(#not']")
+    assert hatched.count() == 4, "what was not read yet"
+    assert screen.page.locator("main select:visible").count() == 0, "tokens are chosen in the text"
     chips.nth(4).click()
     screen.settle()
     assert screen.page.locator("h1").inner_text() == f"Why “{visible(HOSTILE[4])}”? +20 logits"
     assert said() == ["+5", "0", "+7", "+8", "this", "why?"]
+    assert hatched.count() == 2
+    hatched.first.hover(force=True)
+    assert screen.page.locator("#tooltip").inner_text().endswith("comes after the target is read")
     _, table = screen.save("csv")
     assert [line for line in table.decode().splitlines() if '"residual stream","1"' in line and line.endswith(",6")]
     assert "logit '" in screen.page.locator("#card").inner_text()

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.metadata
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -45,7 +46,7 @@ def page(data: PageData, *, circuitsvis: bool = True) -> str:
     """
     offered = circuitsvis and data.circuitsvis and data.text.is_square(LARGEST)
     bundles = [bundle()] if offered else []
-    return document("page.html", "Contribution maps", data.payload(), script_of(), asset("page.css"), bundles)
+    return document("page.html", "Contribution maps", data.payload(), script_of(), style_of(), bundles)
 
 
 def component_page(
@@ -114,6 +115,12 @@ def to_json(payload: dict[str, Any]) -> str:
 def script_of() -> str:
     """The page's script: the modules beside it, joined and made small (CONTRIBUTING.md)."""
     return asset("page.bundle.js").partition("\n")[2]
+
+
+def style_of() -> str:
+    """The page's style without comments and without white space that says nothing."""
+    style = re.sub(r"/\*.*?\*/|^\s+", "", asset("page.css"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"(?<=[{};,:])\s+|\s+(?=[{}])|;\s*(?=})", "", style)
 
 
 def policy(scripts: list[str], style: str) -> str:

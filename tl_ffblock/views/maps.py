@@ -36,6 +36,7 @@ from tl_ffblock.page import (
     numbers_page,
     shares_map,
 )
+from tl_ffblock.page.data import FULL_DIGITS
 from tl_ffblock.page.numbers import pack, rounded
 from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import UNKNOWN
@@ -485,9 +486,9 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
         cells = maps.cpu().double().nan_to_num(0.0)
         own = shares(cells, "row")[:, rows, list(queries)]
         shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
-    columns = [_column(n, None, n.removeprefix("head "), f"share that comes from other tokens, {n}") for n in values]
+    columns = [_column(n, None, n.removeprefix("head "), f"share from other tokens, {n}") for n in values]
     note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
-    return _track("from others", note, columns, shared, stretched=True)
+    return _track("from others", note, columns, shared, stretched=True) | {"values": rounded(shared, FULL_DIGITS)}
 
 
 def circuitsvis_view(

@@ -31,11 +31,17 @@ export function figureChoice({ scene, figureOfMap }) {
   return { size, panel: roles.includes(figureOfMap) ? figureOfMap : usualMaps(scene, size), roles };
 }
 
+/** Pixels that the file is wide, that it is laid out at, and that a slide is high. */
+function figureWidths(bench, size) {
+  const onScreen = Math.max(640, bench.width);
+  return FIGURE_SIZES[size] || [onScreen, onScreen, 0];
+}
+
 /** The scene as a file has it: light, with the maps that are asked for. */
 export function figureScene(bench) {
   const { size, panel } = figureChoice(bench);
   const { scene } = bench;
-  return { ...scene, selection: { ...scene.selection, panel }, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
+  return { ...scene, selection: { ...scene.selection, panel }, width: figureWidths(bench, size)[1] - 16, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
 }
 
 const HEAD = { size: 14, "font-weight": 600 };
@@ -57,8 +63,7 @@ function writtenLines(lines, { size, ...attributes }, y, fill) {
  */
 export function figureOf(bench) {
   const { size } = figureChoice(bench);
-  const onScreen = Math.max(640, bench.width);
-  const [shown, width, tall] = FIGURE_SIZES[size] || [onScreen, onScreen, 0];
+  const [shown, width, tall] = figureWidths(bench, size);
   const scene = figureScene(bench);
   const view = bench.view();
   if (!view.figure) return null;
@@ -68,7 +73,7 @@ export function figureOf(bench) {
   const top = head.length * HEAD.size * LINE + 10;
   const beyond = top + foot.length * FOOT.size * LINE + 8 + 16;
   const room = size === "screen" ? 0 : (tall || (SHEET * width) / shown) - beyond;
-  const drawing = view.figure({ ...scene, room }, width - 16);
+  const drawing = view.figure({ ...scene, room }, scene.width);
   if (!drawing) return null;
   const { ink, grey } = scene.palette;
   return {

@@ -150,6 +150,8 @@ function legendTicks(scene, frame) {
 }
 
 const HATCH = "not-reachable";
+/** What fills places that cannot be reached, in a drawing with the pattern below. */
+export const HATCHED = `url(#${HATCH})`;
 
 export function hatchPattern(palette) {
   return svg("defs", {}, [
@@ -169,7 +171,7 @@ function unreachable(scene, frame) {
     const width = (right + 1 - first) * frame.cell.width;
     if (width > 0) runs.push(`M${frame.left + (first - left) * frame.cell.width} ${frame.top + (row - top) * frame.cell.height}h${width}v${frame.cell.height}h${-width}z`);
   }
-  return runs.length ? [svg("path", { d: runs.join(""), fill: `url(#${HATCH})`, class: "unreachable" })] : [];
+  return runs.length ? [svg("path", { d: runs.join(""), fill: HATCHED, class: "unreachable" })] : [];
 }
 
 /** What stands around a map whatever its numbers, but above it: names of rows, frames, cells out of reach; `frame.rows` can be marked. */

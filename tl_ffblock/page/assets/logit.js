@@ -41,6 +41,10 @@ function alikeIn(data, block) {
   return data.runs.map(({ blocks }) => blocks[name]);
 }
 
+function hasBiases(block) {
+  return block.biases.some(([, , share]) => share !== 0);
+}
+
 /** What flows through each token at each layer's input and at the end, where the colours end, and the strip beside it. */
 export function logitStream(scene) {
   const block = chosenLogit(scene.data, scene.selection);
@@ -51,12 +55,11 @@ export function logitStream(scene) {
   const own = rows.map(() => -1);
   const ends = alikeIn(scene.data, block).map(({ residual }) => limitOf({ nRows: rows.length, nColumns, own }, Float32Array.from(residual.flatMap((shares) => Array.from(logitColumns(scene, shares)))), scene.selection.range));
   const limit = Math.max(...ends);
-  const biased = block.biases.some(([, , share]) => share !== 0);
   const most = block.heads ? Math.max(...alikeIn(scene.data, block).map(({ heads }) => largest(heads.map(largest)))) : 0;
   return {
     block, rows, cells, limit, top: largest(cells), scale: "signed", before: null, ends: block.ends ? block.ends.map((end) => end.map((shares) => logitColumns(scene, shares))) : null, neurons: block.neurons, unit: logitUnit(block),
     layers: rows.map((_, row) => (row < rows.length - 1 ? row : null)), names: rows.map((_, row) => logitRowName(block, row)),
-    strip: biased ? { name: "biases", scale: "signed", limit, values: Float32Array.from(rows, (_, row) => logitBiasesAt(block, row)) } : null,
+    strip: hasBiases(block) ? { name: "biases", scale: "signed", limit, values: Float32Array.from(rows, (_, row) => logitBiasesAt(block, row)) } : null,
     heads: block.heads ? { values: block.heads, names: block.heads[0].map((_, head) => String(head)), least: 0, limit: most, scale: "signed", words: `heads, ±${formatRough(most, false)}` } : null,
   };
 }
@@ -91,6 +94,24 @@ function takenStream(scene) {
   };
 }
 
+/** What stands beside the streams, without their numbers: whether a strip and neurons do, and how many heads. */
+export function besidesOf(scene) {
+  const block = chosenLogit(scene.data, scene.selection);
+  if (block) return { strip: hasBiases(block), heads: block.heads ? block.heads[0].length : 0, neurons: block.neurons.length > 0 };
+  const heads = trackOfHeads(scene);
+  return { strip: scene.selection.read === "row" && Boolean(shownMap(scene).columns.own), heads: heads ? heads.names.length : 0, neurons: false };
+}
+
+/** Whether a column is of a token that comes later than the target of a continuation, or of which one of the two cannot see the other. */
+export function comesLater(scene, column) {
+  const { axes, selection } = scene;
+  const block = chosenLogit(scene.data, selection);
+  if (block) return block.position !== undefined && axes.columns[column].position >= block.position;
+  if (selection.read === "row") return !axes.reaches(scene.row, column);
+  const row = axes.own.indexOf(column);
+  return row >= 0 && !axes.reaches(row, scene.column);
+}
+
 /** What the overview draws: rows are layers, columns tokens; of a target what flows to it, else what a token takes from the others. */
 export function streamOf(scene) {
   return chosenLogit(scene.data, scene.selection) ? logitStream(scene) : takenStream(scene);
@@ -106,14 +127,31 @@ export function mapsQuestion({ data, selection }) {
   return words && selection.ref && selection.ref === before ? `What does each layer's ${words} change?` : "Where does each layer take from?";
 }
 
-/** What is said of the overview of maps, on the page and in its files. */
-export function takenWords(scene) {
-  const { selection } = scene;
+/* What a width or a colour is, by what cells are shown as: of maps of lengths, and of others. */
+const LENGTHS = {
+  others: "the length of that vector, as a share of the lengths from all other tokens",
+  row: "the length of that vector, as a share of the lengths from all tokens",
+  column: "the length of that vector, as a share of the lengths of all that its source gives",
+  none: "the length of that vector",
+};
+const VALUES = {
+  others: "as a share of what comes from all other tokens", row: "as a share of what comes from all tokens", column: "as a share of all that its source gives", none: "",
+};
+
+/** What is said of the overview of maps, on the page and in its files; `banded` says whether streams are bands or, where there is less room, cells. */
+export function takenWords(scene, banded = true) {
+  const { data, selection } = scene;
   const words = mapsWords(scene);
   const token = tokenWords(scene, ownColumn(scene));
-  const bands = selection.read === "row" ? `Bands: what ${token} takes from each token` : `Bands: what each token takes from ${token}`;
-  const change = scene.maps.length === 3 ? " Orange: more than before; violet: less." : intervalRuns(scene.data).length ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
-  return { ...words, meaning: `${bands}, ${words.meaning.includes("as a share") ? "as a share of what comes from others" : "by length"}, layer by layer.${change}`, file: ["layers", ...words.file.slice(1)] };
+  const block = data.block(selection.scope);
+  const { shares } = shownMap(scene);
+  const lengths = !block.signed && ["norm", "share"].includes(block.short);
+  const amount = lengths ? LENGTHS[shares] : VALUES[shares] || block.unit;
+  const whose = selection.read === "row" ? `${token} takes from each token` : `each token takes from ${token}`;
+  const compared = scene.maps.length === 3;
+  const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”`;
+  const change = compared ? (banded ? ` Orange: more than ${other}; violet: less.` : " Zoom in for the change.") : intervalRuns(data).length && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
+  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: what ${whose}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
 }
 
 /** Every number of that overview. */
@@ -252,13 +290,14 @@ export function logitNote(scene, perPixel) {
   return [LOGIT_INKS, ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }
 
-export function logitWords(scene) {
+/** What is said of the overview, on the page and in its files; `banded` says whether streams are bands or cells. */
+export function logitWords(scene, banded = true) {
   const { data, selection } = scene;
   const block = chosenLogit(data, selection);
-  if (!block) return takenWords(scene);
+  if (!block) return takenWords(scene, banded);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `Width and colour: how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs: heads that carry it on." : ""}${block.ends ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
+    meaning: `${banded ? "Width and colour" : "Colour"}: how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs: heads that carry it on." : ""}${block.ends && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
     place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };

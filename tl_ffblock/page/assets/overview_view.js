@@ -3,10 +3,10 @@
 import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
-import { columnLabels, rampGradient } from "./furniture.js";
+import { HATCHED, columnLabels, hatchPattern, rampGradient } from "./furniture.js";
 import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
-  chosenHead, chosenLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, overviewOf, streamOf, takenWords,
+  besidesOf, chosenHead, chosenLogit, comesLater, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
 } from "./logit.js";
 import { columnMark, frameAround } from "./marks.js";
 import { formatChange, formatNumber, formatPercent, formatRough } from "./numbers.js";
@@ -18,7 +18,7 @@ import { channelKey, hasMaps } from "./tables.js";
 import { placeTip, tipLine, tokenAt } from "./tooltip.js";
 import { formatTrack } from "./tracks.js";
 
-const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 44, lowest: 330, wide: 640, framed: 330, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
+const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 330, wide: 640, framed: 330, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
@@ -51,23 +51,31 @@ function changeColumns(scene) {
   return block ? block.tracks[0].columns.map((column) => ({ ...column, name, values: block.tracks[0].values[column.channel] })) : [];
 }
 
-/** Where changes, streams, the strip beside them, heads and neurons stand in `width` pixels; heads and neurons below where there is no room beside. */
+/** Where streams, the strip beside them, heads and neurons stand from left to right in `width` pixels, and how wide a column of streams is. */
+function columnsPlace(scene, width) {
+  const { window: [, , first, last] } = scene;
+  const { strip, heads, neurons } = besidesOf(scene);
+  const changes = changeColumns(scene);
+  const left = STREAM.left + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
+  const beyond = left + (strip ? STRIP.gap + STRIP.width : 0) + 8;
+  const across = heads ? Math.max(6, Math.min(STREAM.head, (width / 3) / heads)) : 0;
+  const dots = neurons ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
+  const further = (heads ? STREAM.gap + across * heads : 0) + dots;
+  const beside = further > 0 && width - beyond - further >= STREAM.enough;
+  const room = width - beyond - (beside ? further : 0);
+  const wide = Math.min(Math.max(CELL.largest, STREAM.wide / (last - first + 1)), room / (last - first + 1));
+  return { changes, heads, left, beyond, across, dots, further, beside, wide };
+}
+
+/** Where all of it stands; heads and neurons below where there is no room beside. */
 function logitPlace(scene, width) {
   const { window: [, , first, last] } = scene;
   const stream = streamOf(scene);
   const rows = stream.rows.length;
   const height = layerHeight(scene, rows);
-  const changes = changeColumns(scene);
-  const heads = stream.heads ? stream.heads.names.length : 0;
+  const { changes, heads, left, beyond, across, dots, further, beside, wide } = columnsPlace(scene, width);
   const lines = scene.data.layers.length && stream.block ? rows - 1 : rows; // of layers, without the end
-  const left = STREAM.left + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
-  const beyond = left + (stream.strip ? STRIP.gap + STRIP.width : 0) + 8;
-  const across = heads ? Math.max(6, Math.min(STREAM.head, (width / 3) / heads)) : 0;
-  const dots = stream.neurons.length ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
-  const further = (heads ? STREAM.gap + across * heads : 0) + dots;
-  const beside = further > 0 && width - beyond - further >= STREAM.enough;
-  const room = width - beyond - (beside ? further : 0);
-  const cell = { width: Math.min(Math.max(CELL.largest, STREAM.wide / (last - first + 1)), room / (last - first + 1)), height };
+  const cell = { width: wide, height };
   const map = { labels: labelsOf(scene) };
   const top = 8 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
   const frame = { left, top, cell, across: cell.width * (last - first + 1), down: height * rows, map };
@@ -85,6 +93,11 @@ function logitPlace(scene, width) {
 /** Whether tokens' streams are drawn as bands; columns too narrow for that are cells. */
 function isBanded({ frame }) {
   return frame.cell.width >= STREAM.banded;
+}
+
+/** What is said of the overview: of bands where columns are wide enough for them, else of cells. */
+export function overviewWords(scene) {
+  return logitWords(scene, columnsPlace(scene, scene.width).wide >= STREAM.banded);
 }
 
 /** What is painted, and where. */
@@ -226,7 +239,7 @@ function logitSurroundings(scene, place) {
   const outline = (x, y, width, height) => svg("rect", { x, y, width, height, fill: "none", stroke: palette.line });
   const arcs = headArcs(scene, place);
   const nodes = [
-    text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...arcs.reach, ...streamBands(scene, place),
+    text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...laterColumns(scene, place), ...arcs.reach, ...streamBands(scene, place),
     ...logitLegend(scene, place), ...changeNames(scene, place),
   ];
   if (strip !== null) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
@@ -258,6 +271,13 @@ function markedColumn(scene) {
   return scene.selection.read === "row" ? scene.column : scene.axes.own[scene.row];
 }
 
+/** A hatch over tokens that come later: nothing can flow there. */
+function laterColumns(scene, { frame }) {
+  const [, , first, last] = scene.window;
+  const columns = Array.from({ length: last - first + 1 }, (_, index) => first + index).filter((column) => comesLater(scene, column));
+  return columns.map((column) => rectangle(frame.left + (column - first) * frame.cell.width, frame.top, frame.cell.width, frame.down, HATCHED));
+}
+
 /** Thin lines along which streams run. */
 function streamLanes(scene, place) {
   const { frame } = place;
@@ -277,12 +297,13 @@ function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, 
   const tick = (content, share, anchor) => text(content, frame.left + share * width, y + 20, { ...style, "text-anchor": anchor });
   const ends = signed ? [tick(`${less}−${rough}`, 0, "start"), tick("0", 0.5, "middle")] : [tick("0", 0, "start")];
   const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, style)];
+  const added = scene.selection.run === scene.selection.refRun ? "more than before" : "more";
   const fits = frame.across - width > 190;
   const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
     svg("defs", {}, [gradient]), svg("rect", { x: frame.left, y, width, height: 9, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...ends,
     tick(`${more}${signed ? "+" : ""}${rough}${unit}`, 1, width < 150 ? "middle" : "end"),
-    ...(before && isBanded({ frame }) ? [...swatch("gain", "more than before", beside), ...swatch("loss", "less", beside + 28 + textWidth("more than before", 11))] : []),
+    ...(before && isBanded({ frame }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
   ];
 }
 
@@ -351,9 +372,10 @@ function logitChange(scene, { layer, column, head, query, key, neuron, change: p
 }
 
 /** What a token's stream carries at a row: of a target its share, else before and after the step. */
-function streamNumber({ before, ends, rows, unit, asShare, block }, row, column) {
+function streamNumber(scene, { before, ends, rows, unit, asShare, block }, row, column) {
   const share = rows[row][column];
-  if (Number.isNaN(share)) return block ? "hidden" : "not among these";
+  if (comesLater(scene, column)) return block ? "comes after the target is read" : "comes later: no earlier token can take from it";
+  if (Number.isNaN(share)) return scene.hidden.has(column) ? "hidden" : column === ownColumn(scene) ? "the token itself: see the column “own”" : "not among these";
   const shown = (value) => (block ? formatChange(value, false) + unit : asShare ? formatPercent(value) : formatNumber(value));
   if (ends) return `${shown(share)}, 95 % interval ${ends.map((of) => shown(of[row][column])).join(" to ")}`;
   return before && !block ? `${shown(before[row][column])} → ${shown(share)} (${formatChange(share - before[row][column], asShare)})` : shown(share);
@@ -372,7 +394,7 @@ function logitTip(scene, { stream, changes }, { row, layer, column, head, query,
   if (strip && !block) return [at, tipLine("its own share", formatPercent(stream.strip.values[row]))];
   if (strip) return [at, ...block.biases.filter(([, from]) => from === row).map(([name, , brought]) => tipLine("bias", `${name} ${formatChange(brought, false)}`))];
   if (column === undefined) return [at];
-  return [at, tipLine(block ? "token" : scene.selection.read === "row" ? "from" : "to", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), element("div", { textContent: streamNumber(stream, row, column) })];
+  return [at, tipLine(block ? "token" : scene.selection.read === "row" ? "from" : "to", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), element("div", { textContent: streamNumber(scene, stream, row, column) })];
 }
 
 /** Arrow keys: up and down another layer, left and right another token. */
@@ -440,12 +462,12 @@ function logitTokens(scene, block, go, current) {
   return { host, chips };
 }
 
-/** The list of targets, where there are several. */
+/** The list of targets, where there are several; those of a continuation are chosen in its text. */
 function logitChoice(scene, go) {
   const { data, selection } = scene;
   const blocks = logitBlocks(data, selection.run);
-  if (blocks.length < 2) return [];
-  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, block.position === undefined ? `${block.target} (${block.rules})` : `${block.target}@${block.position}`)));
+  if (blocks.length < 2 || blocks.every(([, { position }]) => position !== undefined)) return [];
+  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, `${block.target} (${block.rules})`)));
   select.value = blocks.find(([, block]) => block === chosenLogit(data, selection))[0];
   select.setAttribute("aria-label", "target");
   select.addEventListener("change", () => go(overviewOf(data, data.runs[selection.run].blocks[select.value].position) || { block: select.value }));
@@ -460,7 +482,7 @@ export function logitView(scene, go, width) {
   const [labels, marks] = [svg("g"), svg("g")];
   const canvases = logitPictures(scene, place).map(({ picture, x, y, width: wide, height }) => placed(paint(picture, scene.palette, wide * scene.ratio, height * scene.ratio), x, y, wide, height));
   const columns = columnLabels(scene, place.frame);
-  const drawing = svg("svg", { width, height: place.height, "aria-hidden": "true" }, [...logitSurroundings(scene, place), ...columns.nodes, labels, marks]);
+  const drawing = svg("svg", { width, height: place.height, "aria-hidden": "true" }, [hatchPattern(scene.palette), ...logitSurroundings(scene, place), ...columns.nodes, labels, marks]);
   const host = element("div", { className: "logit", tabIndex: 0 }, [...canvases, drawing]);
   host.setAttribute("role", "application");
   connectLogit(host, place, go, current);

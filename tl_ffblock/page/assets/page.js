@@ -10,13 +10,13 @@ import { connectExports, markExports } from "./exports.js";
 import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_view.js";
 import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
 import { hasHeads, headBlock, headKeysOf, headsFields, headsView, shownHeads } from "./heads_view.js";
-import { chosenLogit, logitMapChange, logitMapKey, logitTable, logitUnit, logitWords, mapsQuestion } from "./logit.js";
+import { chosenLogit, logitMapChange, logitMapKey, logitTable, logitUnit, mapsQuestion } from "./logit.js";
 import { logitCard } from "./logit_card.js";
 import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
 import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
 import { formatChange, formatRough } from "./numbers.js";
 import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
-import { hasLogit, hasOverview, logitFields, logitFigure, logitView } from "./overview_view.js";
+import { hasLogit, hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
 import { pairsFields, pairsView } from "./pairs_view.js";
 import { certificateText, mapsWords, quotation, sentenceText } from "./phrases.js";
 import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
@@ -43,7 +43,7 @@ const headKeysShown = (data, selection) => {
 const VIEWS = [
   {
     name: "overview", label: "Overview", there: hasOverview, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "refRun", "hide", "range", "root", "zoom"], withoutOwn: true,
-    words: logitWords, figure: logitFigure, table: logitTable,
+    words: overviewWords, figure: logitFigure, table: logitTable,
   },
   {
     name: "maps", label: "Maps", there: hasMaps, keys: () => [], draw: mapsView, fields: () => MAPS_VIEW_FIELDS,
@@ -189,6 +189,7 @@ function drawFirst(scene) {
   workbench.scene = scene;
   byId("bench").dataset.view = viewNow(scene.data, scene.selection).name;
   measure();
+  scene.width = workbench.width;
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
   byId("reading").hidden = scene.headsBlock !== "" || workbench.view().name === "memories" || (workbench.view().name === "overview" && hasLogit(scene.data));

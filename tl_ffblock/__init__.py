@@ -80,10 +80,10 @@ if TYPE_CHECKING:
         logit,
         logit_difference,
         loss as loss,
-        probability,
+        probability as probability,
         rank as rank,
     )
-    from tl_ffblock.result import Results
+    from tl_ffblock.result import Results, load
     from tl_ffblock.results.average import AverageMaps, average
     from tl_ffblock.results.maps import ContributionMaps
     from tl_ffblock.results.measures import amplification, contextualization_change
@@ -138,6 +138,7 @@ _HOMES = {
     "group_tokens": "results.words",
     "heat_map": "views.figures",
     "kl_divergence": "metrics",
+    "load": "result",
     "load_model": "bridge.loading",
     "logit": "metrics",
     "logit_difference": "metrics",
@@ -228,6 +229,7 @@ __all__ = [
     "flow_graph",
     "group_tokens",
     "heat_map",
+    "load",
     "load_model",
     "logit",
     "logit_difference",
@@ -237,7 +239,6 @@ __all__ = [
     "neurons",
     "overview",
     "patched_maps",
-    "probability",
     "run_circuit",
 ]
 

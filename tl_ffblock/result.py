@@ -30,6 +30,8 @@ VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
 MOST_SHOWN = 3
 """Results of a list that are printed."""
+MAPS = "tl_ffblock.results.maps"
+"""The module of the one class that files of version 1 hold; they do not name it."""
 VIEWS = "tl_ffblock.views"
 """The package in which pages and figures are registered by type; it is imported when something is drawn first."""
 
@@ -103,7 +105,9 @@ class Result(Values):
         """
         file = read_tensors(Path(path))
         if file.kind != f"tl_ffblock.{cls.__name__}":
-            raise MapFileError(f"{path} holds {file.kind}, not {cls.__name__}: load it by the class that saved it.")
+            raise MapFileError(
+                f"{path} holds {file.kind}, not {cls.__name__}: use `tl_ffblock.load(path)` or that class."
+            )
         return cls.from_file(file, Path(path))
 
     @classmethod
@@ -116,20 +120,22 @@ class Result(Values):
         read: One = _read(file, path, cls)
         return read
 
-    def to_html(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str:
-        """One self-contained page, which works without a network; written to `path` when given.
+    @overload
+    def to_html(self, path: None = None, **options: Any) -> str: ...
+    @overload
+    def to_html(self, path: str | os.PathLike[str], **options: Any) -> Path: ...
+    def to_html(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str | Path:
+        """One self-contained page, which works without a network: its HTML, or with `path` the path of the file written.
 
         Args:
-            path: File to write, if any.
+            path: File to write; None returns the HTML.
             **options: Where the page opens, by the kind of result.
 
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
         """
         html: str = views().page(self._page("to_html", options))
-        if path is not None:
-            write_atomically(Path(path), html.encode("utf-8"))
-        return html
+        return html if path is None else write_atomically(path, html.encode("utf-8"))
 
     def show(self, *, height: int = 820, **options: Any) -> Any:
         """The page in a notebook cell, inside a frame of its own, with a still picture for readers without frames.
@@ -235,13 +241,40 @@ class Results(list[One], Generic[One]):
         """
         file = read_tensors(Path(path))
         if file.kind != "tl_ffblock.Results":
-            raise MapFileError(f"{path} holds one {file.kind}: load it by the class that saved it.")
+            raise MapFileError(f"{path} holds one {file.kind}: use `tl_ffblock.load(path)` or that class.")
         return cls(_read(file, Path(path), tuple[Result, ...]))
 
     def __repr__(self) -> str:
         shown = [f"[{number}] {result!r}" for number, result in enumerate(super().__getitem__(slice(MOST_SHOWN)))]
         more = [f"... and {len(self) - MOST_SHOWN} more"] if len(self) > MOST_SHOWN else []
         return "\n".join([f"Results: {len(self)}", *shown, *more])
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The result in a file that `save` wrote, of the class that the file names; of a list of results `Results`.
+
+    Args:
+        path: The file.
+
+    Raises:
+        MapFileError: if the file holds no result of this package, was changed, is of another version, or is of a class of your own
+            that is not imported yet.
+        FileNotFoundError: if there is no such file.
+    """
+    file = read_tensors(Path(path))
+    name, held = file.kind.removeprefix("tl_ffblock."), file.labels.get("value")
+    if name == "Results":
+        return Results(_read(file, Path(path), tuple[Result, ...]))
+    module = str(held.get("module")) if isinstance(held, dict) else MAPS
+    try:
+        kind = _class_of(name, module)
+    except (ImportError, KeyError, ValueError) as error:
+        raise MapFileError(
+            f"{path} holds a {name} of {module}, which is not known: import its module first."
+        ) from error
+    if not issubclass(kind, Result):
+        raise MapFileError(f"{path} holds a {name}, which is a part of results and no result: make it again.")
+    return kind.from_file(file, Path(path))
 
 
 def equal(first: object, second: object) -> bool:

@@ -134,7 +134,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         n["maps"].tokens[-1] == "John", n["maps_of_toy"]["AtbLnFf", 1].shape == (4, 4),
     ],
     "how_to/many_prompts.md": lambda n, at: [
-        {maps["AtbLnFf", 9].shape for maps in n["results"]} == {(1, 15)}, n["again"] == n["results"][0],
+        {maps["AtbLnFf", 9].shape for maps in n["results"]} == {(1, 15)}, n["again"] == n["results"],
         set(n["table"]["prompt"]) == {0, 1, 2, 3}, len(n["attributions"]) == 4,
     ],
     "how_to/positions.md": lambda n, at: [

@@ -136,6 +136,7 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
         assert result.save(path) == path
     loaded = type(result).load(path)
     assert_equal(loaded, result)
+    assert type(ffb.load(path)) is type(result) and bool(ffb.load(path) == result)
     assert repr(loaded) == repr(result)
     odd = copy.deepcopy(result)
     for table in [table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2][:1]:
@@ -346,7 +347,8 @@ def test_a_result_is_shown_in_a_few_lines(name: str) -> None:
 def test_a_result_is_looked_at(name: str, tmp_path: Path) -> None:
     """The page has data, in a file as in a cell; the figure has something in it; an option that there is not is refused."""
     result = made(name)
-    html = result.to_html(tmp_path / "page.html")
+    html = result.to_html()
+    assert result.to_html(tmp_path / "page.html") == tmp_path / "page.html"
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
     assert json.loads(re.findall(r'id="data">(.*?)</script>', html, re.DOTALL)[0])["heading"]
     assert isinstance(result.show(), PageView)
@@ -366,5 +368,6 @@ def test_results_of_several_prompts_are_one(name: str, tmp_path: Path) -> None:
     """A list that is saved, loaded and tabulated."""
     several = Results([made(name)] * 2)
     assert Results.load(several.save(tmp_path / "several")) == several
+    assert isinstance(ffb.load(tmp_path / "several"), Results) and ffb.load(tmp_path / "several") == several
     rows = len(made(name).to_dataframe())
     assert several.to_dataframe()["prompt"].tolist() == [0] * rows + [1] * rows

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import write_tensors
+from tl_ffblock.result import load
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.tables import HeadTable, ScopeTable
 from tl_ffblock.results.tokens import visible
@@ -260,7 +261,7 @@ def old_file(path: Path, maps: ContributionMaps, *, version: int = 1, **labels: 
 def test_a_file_of_the_first_release_is_read(tmp_path: Path) -> None:
     """With heads, without, and of files that know none; another version, a missing label, a scope without numbers are refused."""
     for maps, labels in ((make(), {}), (by_head(), {}), (make(), {"heads": None})):
-        assert ContributionMaps.load(old_file(tmp_path / "x", maps, **labels)) == maps
+        assert ContributionMaps.load(old_file(tmp_path / "x", maps, **labels)) == load(tmp_path / "x") == maps
     for change, said in (({"version": 99}, "99"), ({"tokens": None}, "tokens"), ({"scopes": ["Attn"]}, "Attn")):
         with pytest.raises(MapFileError, match=said):
             ContributionMaps.load(old_file(tmp_path / "x", make(), **change))

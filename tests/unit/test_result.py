@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError
 from tl_ffblock.files import write_tensors
-from tl_ffblock.result import VERSION, Result, Results, Values
+from tl_ffblock.result import VERSION, Result, Results, Values, labels_of, load
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,6 +107,22 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Outer.load(tmp_path / "e")
     with pytest.raises(FileNotFoundError):
         Outer.load(tmp_path / "d")
+
+
+def test_a_file_names_its_class(tmp_path: Path) -> None:
+    """A class that is not known, a part of results, a module that cannot be imported: refused by name, and nothing else is imported."""
+    path = outer().save(tmp_path / "a.safetensors")
+    assert load(path) == outer() and type(load(path)) is Outer
+    labels, tensors = labels_of(outer())
+    for name, module, said in (
+        ("Lost", "elsewhere", "a Lost of elsewhere, which is not known: import"),
+        ("Lost", "tl_ffblock.elsewhere", "a Lost of tl_ffblock.elsewhere"),
+        ("Lost", "tl_ffblock.\0", "a Lost of tl_ffblock"),
+        ("Inner", __name__, "a Inner, which is a part"),
+    ):
+        write_tensors(path, f"tl_ffblock.{name}", VERSION, {"value": {**labels, "module": module}}, tensors)
+        with pytest.raises(MapFileError, match=said):
+            load(path)
 
 
 def test_what_has_no_form_in_a_file_is_refused(tmp_path: Path) -> None:

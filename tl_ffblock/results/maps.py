@@ -282,11 +282,11 @@ class ContributionMaps(Result):
         segments: Mapping[str, int] | None = None,
         beside: Any = (),
         against: "ContributionMaps | None" = None,
-    ) -> str:
-        """One self-contained page of the run; written to `path` when given.
+    ) -> Any:
+        """One self-contained page of the run: its HTML, or with `path` the path of the file written.
 
         Args:
-            path: File to write, if any.
+            path: File to write; None returns the HTML.
             layer: Layer to open at, negative ones from the end; None means the one the step changed most.
             scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
             query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.

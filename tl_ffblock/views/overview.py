@@ -34,7 +34,7 @@ def overview(
     """The page of one text: what made a target, through all layers, heads and neurons, beside the maps of every layer.
 
     Two forward passes and one backward pass, beside the decomposition: for 15 tokens of a model of 30 layers about 11 forward
-    passes, and a page of 0.9 MB. In a notebook the value of a cell is shown; `.save(path)` writes it.
+    passes, and a page of 0.34 MB. In a notebook the value of a cell is shown; `.save(path)` writes it.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.

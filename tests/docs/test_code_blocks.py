@@ -1,5 +1,6 @@
 """The code blocks of docs/ run one after the other, as they stand."""
 
+import inspect
 import re
 import shlex
 from collections.abc import Callable
@@ -25,6 +26,7 @@ PROMPTS = (
     "After Tom and Anna had dinner, Tom handed the bill to",
     "After Peter and Anna had dinner, Peter handed the bill to",
 )
+FACT = "The capital of Japan is Tokyo"
 SENTENCE = "Tokyo is the capital of [MASK] ."
 
 
@@ -44,7 +46,7 @@ def run(page: str, names: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def small_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Of random weights, whose tokens are words: a BERT for MiniLM, and as many layers for SmolLM2 as it has."""
-    words = [text.replace(" ", "  ") for text in PROMPTS]
+    words = [text.replace(" ", "  ") for text in (*PROMPTS, FACT)]
     folder = tmp_path_factory.mktemp("models")
     llama = tiny.save_local("llama", folder / "smollm2", words, num_hidden_layers=30)
     mine = tiny.save_local("gpt2", folder / "my_model", words)
@@ -99,6 +101,26 @@ def window_of(result: Any, window: str, source: str) -> float:
     return frame[(frame.window == window) & (frame.source == source)].value.item()
 
 
+def calls_with_cache() -> set[str]:
+    """Public functions that take a cache, as the pages call them."""
+    homes = {"": ffb, "heads.": ffb.heads, "memories.": ffb.memories, "interventions.": ffb.interventions}
+    named = {f"{home}{name}": getattr(module, name) for home, module in homes.items() for name in module.__all__}
+    return {
+        name
+        for name, made in named.items()
+        if inspect.isfunction(made) and "cache" in inspect.signature(made).parameters
+    }
+
+
+def named_with_cache() -> set[str]:
+    """Those that the page for TransformerLens users names."""
+    said = re.search(
+        r"These calls take `cache=`:(.*?)\.\s", (DOCS / "transformer_lens.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert said is not None
+    return set(re.findall(r"`([a-z_.]+)`", said[1]))
+
+
 def holds(path: Path, text: str) -> bool:
     """Whether a file holds a text."""
     return text in path.read_text(encoding="utf-8")
@@ -128,7 +150,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["same_maps"]["AtbLnFf"], n["maps"]["AtbLnFf"], rtol=1e-4, atol=1e-5), n["by_layer"].shape == (2,),
         float(n["edited"].remainder["Attn", 9].max()) > 0, n["sweep"].values.shape == (2, 1, 15),
         n["taken_out"].effect.shape == (2, 1, 3), n["mean"].keys == ("IO", "S2", "END"),
-        [found.keys for found in n["found"]] == [(2,), (4,)],
+        [found.keys for found in n["found"]] == [(2,), (4,)], calls_with_cache() == named_with_cache(),
     ],
     "how_to/my_model.md": lambda n, at: [
         n["maps"].tokens[-1] == "John", n["maps_of_toy"]["AtbLnFf", 1].shape == (4, 4),
@@ -153,7 +175,10 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["part"].heads("AtbLnFf").sum(dim=0), n["part"].parts("AtbLnFf"), rtol=1e-4, atol=1e-5),
         holds(at / "said.html", '"segments":[["prompt",0],["generated",15]]'), holds(at / "both.html", '"segments":[["A",0],["B",'),
     ],
-    "how_to/neurons.md": lambda n, at: [close(n["cell"].shares.sum(), norm_of_cell(n), rtol=1e-4), n["triggers"] is not None],
+    "how_to/neurons.md": lambda n, at: [
+        close(n["cell"].shares.sum(), norm_of_cell(n), rtol=1e-4), n["triggers"] is not None, n["before"] != n["after"],
+        (n["found"].position > 0).all() and (n["found"].value > 0).all(),
+    ],
     "how_to/figure.md": lambda n, at: [
         {path.name for path in at.iterdir()} >= {"maps.pdf", "change.png", "maps.csv", "heads.png", "scatter.png", "layers.png", "previous.png"},
         close(n["shares"].sum(dim=-1), torch.ones(len(n["shares"]))),
@@ -195,7 +220,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "how_to/induction_heads.md": lambda n, at: [
         close(n["by_hand"].mean(dim=(1, 3)), n["induction"].values, rtol=1e-4, atol=1e-6), "detect_head" in n["table"],
-        {path.name for path in at.iterdir()} == {"induction.png", "copies.png"}, n["copies"].values.shape == (30, 4),
+        {path.name for path in at.iterdir()} == {"induction.png", "copies.png", "stripe.html"}, n["copies"].values.shape == (30, 4),
         n["previous"].values.shape == n["duplicate"].values.shape == (30, 4),
     ],
     "how_to/ioi.md": lambda n, at: [

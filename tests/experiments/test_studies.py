@@ -33,16 +33,16 @@ def test_every_line_is_a_study(name: str) -> None:
 
 @pytest.fixture
 def of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that docs/experiments.md shows, in a folder outside the package where Python looks."""
-    found = re.search(r"<!-- study: (\S+) -->\n```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    file = tmp_path / "own" / found[1]
+    """The files that docs/experiments.md shows, in a folder outside the package where Python looks; the path of the first."""
+    found = re.findall(r"<!-- study: (\S+) -->\n```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    file, *_ = [tmp_path / "own" / name for name, _ in found]
     file.parent.mkdir()
-    file.write_text(found[2], encoding="utf-8")
+    for name, code in found:
+        (file.parent / name).write_text(code, encoding="utf-8")
     (file.parent / "no_study.py").write_text("Residuals = dict\n")
     monkeypatch.chdir(file.parent)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    for module in ("residuals", "no_study"):
+    for module in ("residuals", "own_cells", "no_study"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     return file
 
@@ -69,6 +69,25 @@ def test_a_study_of_ones_own_runs_like_the_others(
     of_the_docs.write_text(of_the_docs.read_text() + "\n# changed\n")
     with pytest.raises(InputError, match=r"study\.residuals\.source was"):
         run("residuals:Residuals", family="llama", limit=3)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert"])
+@pytest.mark.usefixtures("of_the_docs")
+def test_a_study_of_ones_own_reads_maps(
+    family: str,
+    config_of: Callable[..., Config],
+    run: Callable[..., CorpusRun],
+    loaded: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the scopes that it names: its shares are those of the maps of the same texts."""
+    monkeypatch.syspath_prepend(".")
+    table = run("own_cells:OwnCells", family=family, limit=3, mask_fraction=0).tables["own-cells_shares"]
+    texts = Path(config_of(family=family).data).read_text().splitlines()[:3]
+    for scope in table.columns:
+        maps = [ffb.contribution_maps(loaded(family), text, scopes=scope)[scope] for text in texts]
+        shares = torch.cat([rows.diagonal(dim1=1, dim2=2) / rows.sum(dim=2) for rows in maps], dim=1)
+        np.testing.assert_allclose(table[scope], shares.mean(dim=1), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

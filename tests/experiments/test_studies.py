@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import tl_ffblock as ffb
 from tests.corpora import stored_tables
 from tl_ffblock.cli.main import main
 from tl_ffblock.corpus.runs import CorpusRun

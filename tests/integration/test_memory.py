@@ -1,7 +1,13 @@
 """Memory known before a call: the estimate against the bytes of all tensors that were alive at one time, and the refusal."""
 
 import math
+import os
+import platform
+import sys
+import time
+import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +19,9 @@ from tests import tiny
 from tests.cases import model_of
 from tests.live import LiveBytes
 from tests.tolerances import BATCH_FLOAT32, MEMORY
-from tl_ffblock.bridge import memory
+from tl_ffblock.bridge import inputs, memory
+from tl_ffblock.bridge.inputs import MANY_TOKENS, Batch, memory_given_back
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelError
 from tl_ffblock.result import equal, labels_of
 
@@ -193,3 +201,50 @@ def test_a_budget_that_nothing_fits_is_refused_before_anything_runs() -> None:
         ffb.contribution_maps(model_of("mixtral"), tokens, max_memory="1GB")
     with pytest.warns(DeprecationWarning, match="chunk_bytes is max_memory now"):
         ffb.contribution_maps(model, tokens, chunk_bytes=1000)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="malloc_trim is of glibc")
+@pytest.mark.parametrize("n_tokens", [8, MANY_TOKENS])
+def test_gaps_between_tensors_are_given_back(n_tokens: int) -> None:
+    """Every second of 400 tensors of a megabyte is freed: malloc keeps their pages, unless a long batch runs."""
+    model = identify(tiny.bridge("gpt2"))
+    with memory_given_back(model, [Batch(torch.zeros(1, n_tokens, dtype=torch.long))]):
+        tensors = [torch.ones(2**18 - 64) for _ in range(400)]
+        before = resident()
+        del tensors[::2]
+        until = time.monotonic() + (20 if n_tokens >= MANY_TOKENS else 0.5)
+        while before - resident() < 150e6 and time.monotonic() < until:
+            time.sleep(0.01)
+        given_back = before - resident()
+    assert len(tensors) == 200
+    assert given_back > 150e6 if n_tokens >= MANY_TOKENS else given_back < 20e6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, x: ffb.contribution_maps(m, x, queries=-1),
+        lambda m, x: ffb.attribute(m, x, TARGET, of=()),
+        lambda m, x: ffb.attribution_patching(m, x, x.roll(1), TARGET),
+    ],
+)
+def test_long_calls_give_memory_back(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While they run, and no longer."""
+    monkeypatch.setattr(inputs, "MANY_TOKENS", 16)
+    monkeypatch.setattr(inputs, "SECONDS_BETWEEN_TRIMS", 0.0)
+    trims: list[int] = []
+    monkeypatch.setattr(inputs.ctypes, "CDLL", lambda _: types.SimpleNamespace(malloc_trim=trims.append))
+    model = tiny.bridge("gpt2")
+    call(model, tiny.tokens("gpt2", 15))
+    assert trims == []
+    call(model, tiny.tokens("gpt2", 16))
+    assert len(trims) > (2 if sys.platform == "linux" else -1)
+    after = len(trims)
+    time.sleep(0.05)
+    assert len(trims) == after

@@ -22,7 +22,7 @@ from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts, positions_read
 from tl_ffblock.bridge.attention import by_rows_differs
 from tl_ffblock.bridge.gradient_cache import Kind
-from tl_ffblock.bridge.inputs import Batch
+from tl_ffblock.bridge.inputs import Batch, memory_given_back
 from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.memory import Asked, fitted
@@ -203,7 +203,8 @@ def attributed(
     difference = difference_of_logits(run.model, rules)
     results: dict[int, One] = {}
     by_stream: dict[int, Tensor] = {}
-    with Progress(run.model.name, len(run.batches), "batches", shown=progress) as bar, with_gradients():
+    given_back = memory_given_back(run.model, run.batches)
+    with Progress(run.model.name, len(run.batches), "batches", shown=progress) as bar, with_gradients(), given_back:
         for batch in run.batches:
             twice = layers_run_twice(run, batch, checkpoint)
             for number, (one, streams) in _of_batch(kind, rules, parts, run, batch, metric, difference, twice).items():

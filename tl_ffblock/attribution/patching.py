@@ -29,7 +29,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edge_attribution import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.inputs import is_single, refuse_no_prompt, refuse_pair
+from tl_ffblock.bridge.inputs import is_single, memory_given_back, refuse_no_prompt, refuse_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model, identify
@@ -449,7 +449,7 @@ def _estimates(
     _refuse_other_inputs(runs)
     _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
-    with with_gradients():
+    with with_gradients(), memory_given_back(runs[0].model, runs[0].batches):
         keeps = KEEPS | {_KEPT[kind] for kind in kinds} | (OF_EDGES if edges else frozenset())
         traced = [_traced(run, rules, keeps) for run in runs]
         metric = bound_to_run(runs[0], traced[0], target, number, of)

@@ -31,6 +31,7 @@ from tl_ffblock.bridge.inputs import (
     forward,
     is_single,
     label,
+    memory_given_back,
     prepare,
     read_input,
     tokenizer_of,
@@ -163,8 +164,9 @@ class Run:
             CaptureError: if the run did not deliver what a layer needs.
             UnsupportedModelError: if the model cannot be certified.
         """
-        for batch in self.batches:
-            self._deliver_batch(batch, receiver, check=check)
+        with memory_given_back(self.model, self.batches):
+            for batch in self.batches:
+                self._deliver_batch(batch, receiver, check=check)
         if check:
             check_end(self.model, self.settings.dtype, self.layers)
 

@@ -29,7 +29,7 @@ from tl_ffblock.bridge.attention import runs_by_rows, shown
 from tl_ffblock.bridge.callbacks import change_input
 from tl_ffblock.bridge.gradient_cache import END, GradientCache, Place
 from tl_ffblock.bridge.hugging_face import probe_tokens
-from tl_ffblock.bridge.inputs import Batch, drop_graph, forward, give_memory_back
+from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import Rules, linearised, unembedding_bias
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import bias_of_unembedding, unembedding
@@ -359,7 +359,6 @@ def _run_layer(block: nn.Module, run: Any, forward_pass: list[Model], *args: Any
                 "run twice. Give checkpoint=False."
             )
         runs.append(None)
-        give_memory_back()
         output = run(*args, **named)
         drop_graph(block)
         return output

@@ -10,12 +10,12 @@ from tl_ffblock.numerals import scientific
 
 ROOT = Path(__file__).resolve().parent
 AREAS = {
-    "corpora": "a byte of a corpus changed, put in or taken out, or its end cut off: five formats",
+    "corpora": "a byte of a corpus changed, inserted or deleted, or its end cut off: five formats",
     "results": "the same of a file of every class of results",
     "models": "the same of the header of a model's weights",
-    "folders": "a folder, a pipe, a device, links, noise in the place of each of a run's files",
-    "disk": "a call of the system fails from some moment on; another process starts the run again",
-    "kills": "a run ended by SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT and a full disk; started a last time",
+    "folders": "each of a run's files replaced by a folder, a pipe, a device, a link or noise",
+    "disk": "a system call fails from some moment on; another process starts the run again",
+    "kills": "a run ended by SIGKILL, SIGTERM, SIGINT, SIGHUP, SIGQUIT or a full disk, then started again",
     "ray": "the same on a Ray cluster",
 }
 """What was tried, by part of benchmarks/faults.py."""
@@ -34,7 +34,7 @@ def tried() -> str:
     return (
         table(["fault", "cases", *OUTCOMES], said)
         + "\n\n"
-        + claim("Nothing was lost, and nothing wrong was shown.", failed == 0)
+        + claim("No work was lost, and no wrong number was shown.", failed == 0)
     )
 
 
@@ -44,7 +44,7 @@ def numbers() -> str:
     worst = max(error for family in families for error in (family["completeness"] or {}).values())
     return "\n".join(
         [
-            f"- {len(families)} architectures with random weights: parts of a layer sum to the model's vector, worst relative error "
+            f"- {len(families)} architectures with random weights: contribution vectors of a layer sum to the model's vector, worst relative error "
             f"{scientific(worst, 1)} ([models](models.md)).",
             f"- More than {len(MUTANTS) // 10 * 10} deliberate faults are put into the package one by one; the tests of their area "
             "have to fail (`python -m tests mutants`).",

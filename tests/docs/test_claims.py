@@ -12,6 +12,7 @@ from transformer_lens import patching
 
 import tl_ffblock as ffb
 from tests import tiny
+from tests.docs.test_code_blocks import DOCS, run
 from tl_ffblock.bridge.loading import SHIPPED
 
 SENTENCES = (
@@ -147,12 +148,53 @@ def test_numbers_of_circuits_are_as_stated() -> None:
     ]
     own = ffb.circuit_faithfulness(model, *pair, circuit, target)
     ends = f"The whole logit difference is {float(own.clean):.2f}, that of the corrupted run {float(own.ablated):.2f}."
-    whole = f"{circuit.n_possible // 1000} {circuit.n_possible % 1000}"
-    gives = f"of {whole} edges give {float(own.values):.2f}: a faithfulness of {float(own.faithfulness):.2f}"
+    more = len(edges.to_dataframe()) - circuit.n_possible
+    assert f"`edges` has {more} more" in page
+    gives = (
+        f"of {circuit.n_possible:,} edges give {float(own.values):.2f}: a faithfulness of {float(own.faithfulness):.2f}"
+    )
     areas = f"CMD is {curves[0].cmd:.3f} and CPR {curves[0].cpr:.3f}"
     assert ends in page and gives in page and areas in page and f"have a CMD of {curves[1].cmd:.2f}" in page
     measured = ffb.edge_patching(model, *pair, target, ffb.Circuit.topn(edges, 100))
     assert f"is {measured.correlation(edges):.2f} over them" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "stated"),
+    [
+        ("neurons", {"before": "log probability {:.2f}", "after": ".item()  # {:.2f}", "activation": "is {:.1f}", "other": "from {:.2f} to {:.2f}"}),
+        ("induction_heads", {"of_head": "{:.0%} of what the head", "of_layer": "# {:.0%}\n", "largest": "cell of {:.0%} of the rows"}),
+    ],
+)  # fmt: skip
+def test_numbers_of_examples_are_as_stated(name: str, stated: dict[str, str], tmp_path: Path) -> None:
+    """The ablated neuron's log probabilities and activation; the stripe's part of the head and of the layer."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setenv("MPLBACKEND", "Agg")
+        n = run(f"how_to/{name}.md", {})
+    found: dict[str, tuple[float, ...]] = {}
+    if name == "neurons":
+        tokens, paris = (
+            n["model"].to_tokens("The capital of France is the city of"),
+            n["model"].to_single_token(" Paris"),
+        )
+        runs = (n["model"].run_with_hooks(tokens, fwd_hooks=hooks) for hooks in ([], n["ablated"]))
+        others = tuple(float(logits[0, -1].detach().log_softmax(dim=-1)[paris]) for logits in runs)
+        activation = float(ffb.memories.token_parts(n["model"], n["fact"], n["name"]).to_dataframe()["value"].sum())
+        assert f'"{n["name"]}"' in (DOCS / "how_to/neurons.md").read_text(encoding="utf-8")
+        found = {"before": (n["before"],), "after": (n["after"],), "activation": (activation,), "other": others}
+    else:
+        at = n["queries"][:, None] - 19
+        shares = [
+            float((rows.gather(1, at).squeeze(1) / rows.sum(dim=1)).mean()) for rows in (n["rows"], n["of_layer"])
+        ]
+        largest = float((n["of_layer"].argmax(dim=1) == at.squeeze(1)).float().mean())
+        found = {"of_head": (shares[0],), "of_layer": (shares[1],), "largest": (largest,)}
+    page = (DOCS / f"how_to/{name}.md").read_text(encoding="utf-8").replace("−", "-").replace(" %", "%")
+    assert not [said for key, form in stated.items() if (said := form.format(*found[key])) not in page]
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "CONTRIBUTING.md": sizes.BLOCKS,
     "docs/speed.md": {**cost.BLOCKS, **cost.PROMPT_BLOCKS},
     "docs/attribution.md": cost.ATTRIBUTION_BLOCKS,
+    "docs/how_to/attribution_patching.md": cost.ESTIMATE_BLOCKS,
     "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/trust.md": trust.BLOCKS,

@@ -447,4 +447,5 @@ PROMPT_BLOCKS = {
     "kernels": kernels,
     "large": large,
 }
-ATTRIBUTION_BLOCKS = {"attribution": attribution, "estimates": estimates, **HEADS_BLOCKS}
+ATTRIBUTION_BLOCKS = {"attribution": attribution, **HEADS_BLOCKS}
+ESTIMATE_BLOCKS = {"estimates": estimates}

@@ -208,6 +208,9 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         set(n["mean"].to_dataframe()["position"]) == {"IO", "S2", "END"}, list(n["compared"].correlation.index) == ["head"],
         not torch.equal(n["zero"].patched["head"], n["sweep"].patched["head"][23:24]),
     ],
+    "how_to/attribution_patching.md": lambda n, at: [
+        (at / "edges.safetensors").is_file(), len(n["edges"].ends) > 1000, n["edges"]["L23H3", "L24.mlp"] is not None,
+    ],
     "how_to/circuits.md": lambda n, at: [
         len(n["circuit"]) == 1000, n["again"] & n["circuit"] == n["again"], n["curve"].certificate.empty < 1e-4,
         (at / "circuit.safetensors").is_file(), "target" in n["links"], len(n["shared"]) + len(n["rest"]) == 1000, len(n["table"]) == 20, len(n["effects"].ends) == 2,
@@ -315,7 +318,10 @@ def test_the_start_shows_what_other_pages_show() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["attribution.md", "how_to/many_prompts.md", "how_to/average_over_pairs.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["attribution.md", "how_to/attribution_patching.md", "how_to/many_prompts.md", "how_to/average_over_pairs.md"],
+)
 def test_a_page_prints_what_it_shows(
     page: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,8 @@ def numbers() -> str:
     worst = max(error for family in families for error in (family["completeness"] or {}).values())
     return "\n".join(
         [
-            f"- {len(families)} architectures with random weights: contribution vectors of a layer sum to the model's vector, worst relative error "
-            f"{scientific(worst, 1)} ([models](models.md)).",
+            f"- {len(families)} architectures with random weights: contribution vectors of a layer sum to the model's vector, worst "
+            f"relative error {scientific(worst, 1)} ([models](models.md)).",
             f"- More than {len(MUTANTS) // 10 * 10} deliberate faults are put into the package one by one; the tests of their area "
             "have to fail (`python -m tests mutants`).",
             f"- {sum(1 for _ in classes())} classes of results are saved, changed and loaded again, 500 changes of each.",

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from docs.results import known_circuits_trained as trained
 from tests import tiny
 from tl_ffblock import known_circuits as kc
 from tl_ffblock.errors import InputError, MapFileError
+from tl_ffblock.known_circuits import scores
 from tl_ffblock.known_circuits.known import auroc, task_accuracy
 
 SMALL = ("previous token", "exclusive or", "majority")
@@ -155,6 +157,24 @@ def test_a_model_and_truth_from_outside_are_scored() -> None:
     assert table.loc["exact", "error"] == 0 and 0 < table.loc["gradient", "AUROC"] <= 1
     with pytest.raises(InputError, match="exact patching separates"):
         kc.KnownCircuit("mine", "last token", model, pairs, frozenset({("L1H0", "target")})).verify()
+
+
+def test_a_grid_that_is_stopped_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the known circuits before, some at a time and the last ones at the end."""
+    cells = [("previous token", "token", kc.Settings(seed=seed)) for seed in (1, 2, 3, 4)]
+    store, held = tmp_path / "s.csv", list[int]()
+
+    def mine(model: Any, clean: Tensor, corrupted: Tensor, target: Any) -> dict[tuple[str, str], float]:
+        held.append(len(set(pd.read_csv(store)["seed"])) if store.exists() else 0)
+        if len(held) == 4:
+            raise KeyboardInterrupt
+        return kc.package_method(model, clean, corrupted, target)
+
+    monkeypatch.setattr(scores, "CELLS_AT_A_TIME", 2)
+    with pytest.raises(KeyboardInterrupt):
+        kc.score_grid({"mine": mine}, cells, pairs=1, store=store, progress=False)
+    assert held == [0, 0, 2, 2]
+    assert list(dict.fromkeys(pd.read_csv(store)["seed"])) == [1, 2, 3]
 
 
 def test_the_grid_is_resumed_from_its_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ Of nodes and tokens they are the same.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -262,6 +263,8 @@ def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[
 NOISE = 0.05
 """Of the grid's models with noise."""
 _SOFT = 6.0
+CELLS_AT_A_TIME = 20
+"""Known circuits whose rows are written together: every time the file is written whole."""
 
 
 @strict
@@ -304,7 +307,8 @@ def score_grid(
         cells: As `grid` makes them.
         of: What is scored, as in `score`.
         pairs: Of every known circuit.
-        store: A csv file to which every known circuit's rows are added, and of which those that are there are not made again.
+        store: A csv file to which known circuits' rows are added, some at a time and all where the run ends or is stopped; those
+            that are there are not made again.
         progress: Whether it shows a bar, or lines in a log.
 
     Raises:
@@ -312,8 +316,16 @@ def score_grid(
         InputError: for a file of other methods, another `of` or another number of pairs, or if no known circuit survives.
     """
     tables, done = _stored(store, methods, of, pairs)
-    refused: dict[str, str] = {}
-    with Progress("known circuits", len(cells), "cells", kind="lasting", shown=progress) as bar:
+    new, refused = list[pd.DataFrame](), dict[str, str]()
+
+    def keep() -> None:
+        tables[:] = [pd.concat([*tables, *new], ignore_index=True)] if tables or new else []
+        if store is not None and new:
+            write_table(store, tables[0])
+        new.clear()
+
+    with Progress("known circuits", len(cells), "cells", kind="lasting", shown=progress) as bar, ExitStack() as stack:
+        stack.callback(keep)  # also where the run is stopped
         for program, kind, settings in cells:
             if (program, kind, settings.name, str(settings.seed)) not in done:
                 try:
@@ -322,15 +334,15 @@ def score_grid(
                 except FFBlockError as error:
                     refused[f"{program} · {kind} · {settings.name} · seed {settings.seed}"] = str(error)
                 else:
-                    tables.append(score(methods, known, of=of))
-                    if store is not None:
-                        write_table(store, pd.concat(tables, ignore_index=True))
+                    new.append(score(methods, known, of=of))
+                    if len(new) == CELLS_AT_A_TIME:
+                        keep()
             bar.step()
     if not tables:
         raise InputError(
             f"no known circuit survived its settings: {next(iter(refused.values()), 'none was asked for')}"
         )
-    return CircuitScores.of(pd.concat(tables, ignore_index=True)), refused
+    return CircuitScores.of(tables[0]), refused
 
 
 def _stored(

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -231,6 +232,30 @@ MUTANTS = (
     Mutant("page: what a step changed is not drawn", "page/assets/logit.js", "biographyOf(scene, selection.refRun, selection.ref)", "biographyOf(scene, selection.run, selection.scope)", ("tests/page/test_overview.py", "-k", "without_a_target")),
     Mutant("page: own shares of another row", "page/assets/scene.js", "return ownShares(reduced.axes, raw, scene.hidden)[reduced.row];", "return ownShares(reduced.axes, raw, scene.hidden)[0] / 2;", ("tests/page/test_overview.py", "-k", "without_a_target")),
     Mutant("page: measured by place in the table", "page/assets/tables.js", "values = values[numbers.indexOf(place[axis])];", "values = values[numbers.length ? place[axis] : 0];", ("tests/page/test_overview.py", "-k", "own_component")),
+    Mutant("page: cells have the colour of the other sign", "page/assets/cells.js", 'signed ? (value < 0 ? "loss" : "gain")', 'signed ? (value > 0 ? "loss" : "gain")', ("tests/page/test_browser.py", "tests/page/test_logit_view.py")),
+    Mutant("page: bands have the colour of the other sign", "page/assets/colours.js", 'scale === "signed" ? (value < 0 ? "loss" : "gain")', 'scale === "signed" ? (value > 0 ? "loss" : "gain")', ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: arcs have the colour of the other sign", "page/assets/overview_view.js", 'const ink = palette[arc.share < 0 ? "loss" : "gain"];', 'const ink = palette[arc.share > 0 ? "loss" : "gain"];', ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: what a step added is drawn as taken", "page/assets/overview_view.js", 'band(most, palette[share > kept ? "gain" : "loss"])', 'band(most, palette[share > kept ? "loss" : "gain"])', ("tests/page/test_overview.py",)),
+    Mutant("page: a tooltip's change is before less after", "page/assets/overview_view.js", "formatChange(share - before[row][column], asShare)", "formatChange(before[row][column] - share, asShare)", ("tests/page/test_overview.py",)),
+    Mutant("page: the difference is before less after", "page/assets/scene.js", "minus(after.cells, before.cells)", "minus(before.cells, after.cells)", ("tests/page/test_scripts.py", "tests/page/test_selection.py", "tests/page/test_browser.py")),
+    Mutant("page: whiskers have their ends swapped", "page/assets/overview_view.js", "const [low, high] = ends.map((of) => of[row][column]);", "const [high, low] = ends.map((of) => of[row][column]);", ("tests/page/test_overview.py", "tests/page/test_averages.py")),
+    Mutant("page: whiskers are those of another layer", "page/assets/overview_view.js", "const [low, high] = ends.map((of) => of[row][column]);", "const [low, high] = ends.map((of) => of[0][column]);", ("tests/page/test_overview.py", "tests/page/test_averages.py")),
+    Mutant("page: bands stand one column to the right", "page/assets/overview_view.js", "const middle = frame.left + (column - first + 0.5) * frame.cell.width;\n      const band", "const middle = frame.left + (column - first + 1.5) * frame.cell.width;\n      const band", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: a click in a zoomed overview takes another column", "page/assets/overview_view.js", "column: scene.window[2] + Math.floor((x - frame.left) / frame.cell.width)", "column: Math.floor((x - frame.left) / frame.cell.width)", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: arcs run the other way", "page/assets/overview_view.js", "const [x, end] = [middle(arc.from), middle(arc.to)];", "const [x, end] = [middle(arc.to), middle(arc.from)];", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: arcs take heads for layers", "page/assets/logit.js", 'const [layer, head] = place.split(",").map(Number);', 'const [head, layer] = place.split(",").map(Number);', ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: changes stand beside another layer", "page/assets/overview_view.js", "flat[stream.layers.indexOf(layer) * changes.length + column]", "flat[(scene.data.layers.length - 1 - index) * changes.length + column]", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: neurons stand at another layer", "page/assets/overview_view.js", "const y = top + (layer + 0.5) * cell.height;\n    const line", "const y = top + (layer + 1.5) * cell.height;\n    const line", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: a link restores the first layer", "page/assets/selection.js", "if (FIELDS[field](data, value)) selection[field] = value;", 'if (FIELDS[field](data, value)) selection[field] = field === "layer" ? data.layers[0] : value;', ("tests/page/test_selection.py", "tests/page/test_state.py")),
+    Mutant("page: shares of the layer before", "page/assets/logit.js", "const share = logitColumns(scene, block.residual[selection.layer])[column];\n  if (N", "const share = logitColumns(scene, block.residual[Math.max(0, selection.layer - 1)])[column];\n  if (N", ("tests/page/test_logit_view.py",)),
+    Mutant("page: the sum of another layer", "page/assets/logit.js", "const flowing = block.residual[layer].reduce", "const flowing = block.residual[0].reduce", ("tests/page/test_logit_view.py",)),
+    Mutant("page: a head that is pointed at is its neighbour", "page/assets/overview_view.js", "head: Math.floor((x - headFrame.left) / headFrame.cell.width)", "head: Math.ceil((x - headFrame.left) / headFrame.cell.width)", ("tests/page/test_overview.py", "tests/page/test_logit_view.py")),
+    Mutant("page: later tokens are open", "page/assets/logit.js", 'if (selection.read === "row") return !axes.reaches(scene.row, column);', 'if (selection.read === "row") return false;', ("tests/page/test_overview.py",)),
+    Mutant("page: the chosen token of a continuation is open", "page/assets/logit.js", "axes.columns[column].position >= block.position", "axes.columns[column].position > block.position", ("tests/page/test_shares.py", "-k", "continuation")),
+    Mutant("page: words of bands over cells", "page/assets/overview_view.js", "columnsPlace(scene, scene.width).wide >= STREAM.banded", "columnsPlace(scene, scene.width).wide > 0", ("tests/page/test_overview.py",)),
+    Mutant("page: widths of words on the screen in files", "page/assets/figure.js", "width: figureWidths(bench, size)[1] - 16", "width: bench.width", ("tests/page/test_overview.py",)),
+    Mutant("page: numbers have the scale of the first layer", "page/assets/numbers.js", "Math.exp(packed.low[layer] +", "Math.exp(packed.low[0] +", ("tests/page/test_payload.py", "tests/page/test_scripts.py")),
+    Mutant("page: the sentence's ground is what was before", "page/assets/sentence.js", "colourChip(node, shadeAt(profiles.length - 1), profiles.length > 1 && shadeAt(0));", "colourChip(node, shadeAt(0), profiles.length > 1 && shadeAt(profiles.length - 1));", ("tests/page/test_browser.py",)),
     Mutant("page: measured of another text", "views/shares.py", 'label == token or label.startswith(f"{token}→")', "bool(label or token)", ("tests/page/test_overview.py", "-k", "another_text")),
     Mutant("page: opens at the smallest change", "views/maps.py", "first.layers[int(sizes.argmax())]", "first.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
     # Batches, padding, caches.
@@ -349,11 +374,23 @@ def _run(mutant: Mutant) -> tuple[str, float]:
         if mutant.file:
             path = copy / "tl_ffblock" / mutant.file
             path.write_text(mutated(path.read_text(encoding="utf-8"), mutant), encoding="utf-8")
+            if mutant.file.endswith(".js"):
+                _join_scripts(copy)
         start = time.monotonic()
         status = _pytest(copy, mutant.tests)
         os.chdir(ROOT)
     word = {0: "survived", 1: "killed"}.get(status, f"status {status}")
     return word, time.monotonic() - start
+
+
+def _join_scripts(copy: Path) -> None:
+    """Builds the page's script anew from the modules of a copy, which tests in a browser read.
+
+    Raises:
+        FileNotFoundError: if Node, or what `npm ci` installs, is not there.
+    """
+    (copy / "node_modules").symlink_to((ROOT / "node_modules").resolve(strict=True))
+    subprocess.run(["node", "tests/page/bundle.mjs"], cwd=copy, check=True)
 
 
 def _pytest(copy: Path, tests: tuple[str, ...]) -> int:

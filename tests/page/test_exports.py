@@ -2,16 +2,19 @@
 
 import base64
 import csv
+import dataclasses
 import io
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 
 import pytest
+import torch
 
 from tests.page.screen import Builder, Screen, Shower
 from tests.page.test_browser import HOSTILE
 from tests.page.test_heads import planted_heads
+from tests.page.test_logit_view import LAYERS, attribution
 from tests.page.test_scores import made
 
 pytestmark = pytest.mark.browser
@@ -61,6 +64,45 @@ def ink(screen: Screen) -> Mapping[str, int]:
         "width": struct.unpack(">I", content[16:20])[0],
         "coloured": int(screen.page.evaluate(script, list(content))),
     }
+
+
+def size_of(root: ElementTree.Element) -> tuple[float, float]:
+    """Width and height of a drawing in pixels."""
+    return float(root.attrib["width"]), float(root.attrib["height"])
+
+
+@pytest.mark.parametrize("view", ["maps", "overview"])
+def test_slides_are_no_wider_than_what_is_drawn(build: Builder, show: Shower, view: str) -> None:
+    """Of one map, or of few layers, nothing is left white to the right or below; its words are wrapped to it. Paper keeps its widths."""
+    screen = opened(show, build(9, layers=range(6), causal=False).to_html(view=view), "")
+    screen.page.locator("#figure-size").select_option("slide")
+    if view == "maps":
+        screen.page.locator("#figure-maps").select_option("after")
+    root = drawing(screen)
+    width, height = size_of(root)
+    assert 420 <= width < 1100 and height <= 720
+    frames = [float(frame.attrib["x"]) + float(frame.attrib["width"]) for frame in root.iter(f"{SVG}rect")]
+    inside = max(edge for edge in frames if edge < width - 8)
+    assert inside > 0.8 * width, "frames and strips come near the edge"
+    for size, paper in (("column", 326), ("page", 672)):
+        screen.page.locator("#figure-size").select_option(size)
+        assert size_of(drawing(screen))[0] == paper
+
+
+def test_a_column_of_paper_holds_thirty_layers(build: Builder, show: Shower) -> None:
+    """With heads and neurons below the streams the file is no higher than nine inches."""
+    tokens = tuple(f"t{at}" for at in range(9))
+    result = attribution(tokens)
+    screen = opened(show, build(9, tokens=tokens, layers=range(LAYERS)).to_html(beside=result, view="overview"), "")
+    screen.page.locator("#figure-size").select_option("column")
+    few = size_of(drawing(screen))[1]
+    parts = {"heads": result.heads.repeat(10, 1, 1), "edges": result.edges.repeat(10, 1, 1, 1)}
+    rows = torch.cat([result.residual[:1].expand(30, -1), result.residual[-1:]])
+    deep = dataclasses.replace(result, residual=rows, parts=parts, bias_layers=(0, 30))
+    screen = opened(show, deep.to_html(), "")
+    screen.page.locator("#figure-size").select_option("column")
+    assert few < size_of(drawing(screen))[1] <= 9 * 96 + 1
+    assert screen.problems == []
 
 
 @pytest.mark.parametrize(("read", "marked"), [("row", "the row of “t4”"), ("column", "the column of “t2”")])

@@ -103,6 +103,26 @@ def test_a_band_is_as_wide_as_its_share(build: Builder, show: Shower) -> None:
     for place, width in widths.items():
         assert width == pytest.approx(scale * most[place], rel=5e-3), place
     assert len(widths) == 3 * 4
+    grounds = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('#sentence .chip'), (c) => -getComputedStyle(c).backgroundColor.match(/\\d+/)[0])"
+    )
+    others = [0, 1, 3, 4]
+    darkest, shares, former = (np.argsort(np.array(of)[others]).tolist() for of in (grounds, after[1], before[1]))
+    assert darkest == shares != former, "the sentence's ground is what is taken after the step"
+    inks = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('.logit [data-share]'), (n) => [n.dataset.share, n.getAttribute('fill')])"
+    )
+    gain, loss = (screen.page.evaluate(SWATCH, words) for words in ("more than before", "less"))
+    for place, ink in inks:
+        at = tuple(map(int, place.split(",")))
+        assert ink == (gain if after[at] > before[at] else loss), place
+    assert gain == "#b35806" and loss == "#6a5fc0"
+    screen.page.locator(".logit [data-share='1,3']").hover(force=True)
+    said = re.findall(r"([+−]?[\d.]+)(?:\u00a0%|[\u00a0 ]points)", screen.page.locator("#tooltip").inner_text())
+    told = [float(number.replace("−", "-")) for number in said]
+    assert told == pytest.approx(
+        [100 * before[1, 3], 100 * after[1, 3], 100 * (after - before)[1, 3]], rel=6e-3, abs=6e-3
+    )
     screen.page.locator(".logit [data-share='2,4']").click(force=True)
     screen.settle()
     assert "#layer=2&from=4" in screen.page.url or "layer=2" in screen.page.url
@@ -111,7 +131,118 @@ def test_a_band_is_as_wide_as_its_share(build: Builder, show: Shower) -> None:
     screen.page.mouse.click(box["x"] + 3, box["y"] + 3)
     screen.settle()
     assert "layer=0" in screen.page.url and "scope=" in screen.page.url
+    screen.go("#layer=1&from=0&zoom=2-4,2-4")
+    screen.page.locator(".logit [data-share='1,4']").click(force=True)
+    screen.settle()
+    assert "from=4" in screen.page.url, "of the columns that are drawn"
     assert screen.problems == []
+
+
+WHISKERS = """() => Array.from(document.querySelectorAll(".logit .whisker"), (whisker) => {
+    const [, from, to] = /^M([\\d.]+) [\\d.]+H([\\d.]+)/.exec(whisker.getAttribute("d")).map(Number);
+    const band = whisker.previousElementSibling;
+    const [x, width] = ["x", "width"].map((name) => Number(band.getAttribute(name)));
+    return [band.dataset.share, (from - x - width / 2) / width * 2, (to - x - width / 2) / width * 2];
+})"""
+"""Of each band with a whisker: its row and column, and both ends as parts of the band's own share."""
+
+
+@pytest.mark.browser
+def test_a_whisker_goes_from_the_low_end_to_the_high_one(build: Builder, show: Shower) -> None:
+    """Each on the scale of its band, whose layer and column it has."""
+    mean = average([build(n, layers=(3, 8)) for n in (6, 7, 8)], {"IO": [1, 2, 3], "S2": [3, 4, 5], "END": -1})
+    screen = show(html=mean.to_html(view="overview"))
+    screen.settle()
+    shares = mean.as_shares()
+    channel = shares.channels.index("AtbLnFf")
+    found = screen.page.evaluate(WHISKERS)
+    assert {place for place, *_ in found} >= {"0,0", "0,1", "1,0", "1,1"}
+    for place, *ends in found:
+        row, column = map(int, place.split(","))
+        middle, low, high = (
+            float(table[row, channel, 2, column]) for table in (shares.mean, shares.interval.low, shares.interval.high)
+        )
+        assert ends == pytest.approx([low / middle, high / middle], rel=0.02), place
+
+
+SWATCH = """(words) => Array.from(document.querySelectorAll(".logit text")).find((text) => text.textContent === words)
+    .previousElementSibling.getAttribute("fill")"""
+"""The colour beside words of the legend."""
+
+
+@pytest.mark.browser
+def test_an_arc_runs_from_its_source_in_the_colour_of_its_sign(build: Builder, show: Shower) -> None:
+    """It starts at the layer and the column of the key, ends one layer below at the query; its share is that of its head."""
+    maps, draw = of_length(build, 5), torch.Generator().manual_seed(4)
+    neurons = {f"neurons.{layer}": torch.randn(5, 6, generator=draw) for layer in range(LAYERS)}
+    result = attribution(maps.tokens, parts={**attribution(maps.tokens).parts, **neurons})
+    screen = show(maps, view="overview", beside=result)
+    arcs = screen.page.evaluate(ARCS)
+    lanes = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('.logit > svg > line'), (l) => l.x1.baseVal.value)"
+    )
+    frame = screen.page.evaluate("document.querySelector('.logit .legend').y.baseVal.value") - 8
+    heights = {arc["down"] for arc in arcs}
+    assert len(arcs) > 3 and {arc["share"] < 0 for arc in arcs} == {True, False} and len(heights) > 0
+    for arc in arcs:
+        assert arc["ink"] == ("#6a5fc0" if arc["share"] < 0 else "#b35806")
+        assert [arc["x"], arc["end"]] == pytest.approx([lanes[arc["key"]], lanes[arc["query"]]])
+        number = float(result.edges[arc["layer"], arc["head"], arc["query"], arc["key"]])
+        assert arc["share"] == pytest.approx(number, rel=1e-3)
+        rows = len(result.residual)
+        top = frame - rows * arc["down"]
+        assert arc["y"] == pytest.approx(top + (arc["layer"] + 0.5) * arc["down"], abs=0.1)
+    marks = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('.logit circle'), (c) => [c.cy.baseVal.value, c.getAttribute('fill'), c.neuron])"
+    )
+    assert len({neuron["layer"] for _, _, neuron in marks}) == LAYERS
+    for y, ink, neuron in marks:
+        assert y == pytest.approx(top + (neuron["layer"] + 0.5) * arcs[0]["down"], abs=0.1)
+        assert ink == ("#6a5fc0" if neuron["share"] < 0 else "#b35806")
+        assert neuron["share"] == pytest.approx(
+            float(result.neurons(neuron["layer"])[:, neuron["neuron"]].sum()), rel=1e-3
+        )
+    box = screen.page.locator(".logit canvas").last.bounding_box()
+    for layer, head in ((0, 0), (2, HEADS - 1)):
+        at = (box["x"] + (head + 0.6) * box["width"] / HEADS, box["y"] + (layer + 0.5) * box["height"] / LAYERS)
+        screen.page.mouse.move(*at)
+        said = screen.page.locator("#tooltip").inner_text()
+        (number,) = re.findall(r"([+−][\d.]+)", said)
+        assert f"L{layer}H{head}" in said
+        assert float(number.replace("−", "-")) == pytest.approx(float(result.heads[layer, head].sum()), rel=6e-3)
+
+
+DARKNESS = """([columns, rows]) => {
+    const canvas = document.querySelector(".logit canvas");
+    const pen = canvas.getContext("2d");
+    const at = (part, count, size) => Math.floor((part + 0.5) / count * size);
+    const dark = (row, column) => 255 - pen.getImageData(at(column, columns, canvas.width), at(row, rows, canvas.height), 1, 1).data[0];
+    return Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_, column) => dark(row, column)));
+}"""
+"""Of the first picture of the overview, [row column]: how much red is missing."""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("asked", [True, False])
+def test_changes_stand_beside_their_layers(build: Builder, show: Shower, asked: bool) -> None:
+    """The darker, the more a step changed the ranking at that layer; layers without maps have none."""
+    layers = (0, 2) if asked else (1, 4, 6)
+    maps = build(7, tokens=tuple(f"token{at}" for at in range(7)), layers=layers, causal=False)
+    beside = (attribution(maps.tokens),) if asked else ()
+    (track, *_) = payload(maps)["runs"][0]["blocks"]["contributions"]["tracks"]
+    values = np.array([track["values"][column["channel"]] for column in track["columns"]])
+    screen = show(maps, view="overview", beside=beside)
+    dark = np.array(screen.page.evaluate(DARKNESS, [len(values), LAYERS if asked else len(layers)])).T
+    shown = dark[:, list(layers)] if asked else dark
+    assert np.corrcoef(shown.ravel(), values.ravel())[0, 1] > 0.98
+
+
+ARCS = """() => Array.from(document.querySelectorAll(".logit path.arc"), (path) => {
+    const [x, y, , , end, below] = path.getAttribute("d").match(/-?[\\d.]+/g).map(Number);
+    const { layer, head, query, key, share } = path.arc;
+    return { x, y, end, down: below - y, layer, head, query, key, share, ink: path.getAttribute("stroke") };
+})"""
+"""Of each arc: where it starts and ends, and what it is."""
 
 
 @pytest.mark.browser
@@ -176,7 +307,7 @@ def test_weights_are_no_lengths() -> None:
         model="tiny",
     )
     found = run("return takenWords(await scened({ to: 2 })).meaning;", payload=page_of(weights).payload())
-    assert found == "Bands: what “c” takes from each token: attention weight."
+    assert found == "Bands: what “c” takes from each token through head 0: attention weight."
 
 
 @pytest.mark.browser

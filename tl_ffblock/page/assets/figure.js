@@ -6,10 +6,12 @@ import { hatchPattern } from "./furniture.js";
 import { modelReading } from "./phrases.js";
 import { FONT, SVG, byId, rectangle, svg, text, wrapText } from "./svg.js";
 
-/* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height of a slide. */
+/* Width of the file in pixels (96 an inch), width it is laid out at (type of 12 becomes 7 points on paper), height that a slide has at most. */
 const FIGURE_SIZES = { column: [326, 420, 0], page: [672, 900, 0], slide: [1280, 1280, 720] };
 /* Pixels of the file that a figure for paper may be high. */
 const SHEET = 9 * 96;
+/* Pixels that a file is wide at least where it is as wide as what is drawn. */
+const NARROWEST = 420;
 
 /** What a figure of this size can be of: all maps where there is room for them, or one. */
 function figureMaps({ maps }, size) {
@@ -58,26 +60,34 @@ function writtenLines(lines, { size, ...attributes }, y, fill) {
 
 /**
  * The view in the size asked for, with a headline above and note, sentence, model and version below; null where the view has no
- * drawing. A view's drawing is `{ groups, height }`, at most `scene.room` high where that is not 0; a group has a place, `pictures`
- * of cells in it, and SVG nodes over these.
+ * drawing. A view's drawing is `{ groups, width, height }`, at most `scene.room` high where that is not 0; a group has a place,
+ * `pictures` of cells in it, and SVG nodes over these. On screen and slides the file is no wider than what is drawn; on paper it is
+ * as wide as its column.
  */
 export function figureOf(bench) {
   const { size } = figureChoice(bench);
-  const [shown, width, tall] = figureWidths(bench, size);
+  const [shown, laid, tall] = figureWidths(bench, size);
   const scene = figureScene(bench);
   const view = bench.view();
   if (!view.figure) return null;
   const words = view.words(scene);
   const lines = [words.note, `${modelReading(scene.data, scene.selection, 600)}${words.place && `, ${words.place}`}. tl_ffblock ${scene.data.provenance.tl_ffblock || ""}`];
-  const [head, foot] = [wrapped(words.headline, HEAD, width - 16), wrapped(lines.filter(Boolean).join(" "), FOOT, width - 16)];
-  const top = head.length * HEAD.size * LINE + 10;
-  const beyond = top + foot.length * FOOT.size * LINE + 8 + 16;
-  const room = size === "screen" ? 0 : (tall || (SHEET * width) / shown) - beyond;
-  const drawing = view.figure({ ...scene, room }, scene.width);
-  if (!drawing) return null;
+  const around = (width) => {
+    const [head, foot] = [wrapped(words.headline, HEAD, width - 16), wrapped(lines.filter(Boolean).join(" "), FOOT, width - 16)];
+    const top = head.length * HEAD.size * LINE + 10;
+    return { head, foot, top, beyond: top + foot.length * FOOT.size * LINE + 8 + 16 };
+  };
+  const room = (beyond) => (size === "screen" ? 0 : (tall || (SHEET * laid) / shown) - beyond);
+  const draw = (width) => view.figure({ ...scene, room: room(around(width).beyond) }, scene.width);
+  const cropped = ({ width = laid - 16 }) => (shown === laid ? Math.min(laid, Math.max(NARROWEST, Math.ceil(width) + 16)) : laid);
+  const first = draw(laid);
+  if (!first) return null;
+  const width = cropped(first);
+  const drawing = width < laid && tall ? draw(width) : first; // narrower lines of text are more, and leave less room
+  const { head, foot, top, beyond } = around(width);
   const { ink, grey } = scene.palette;
   return {
-    scene, width, shown, height: Math.max(drawing.height + beyond, tall), groups: drawing.groups.map((group) => ({ ...group, y: group.y + top })),
+    scene, width, shown: (shown * width) / laid, height: drawing.height + beyond, groups: drawing.groups.map((group) => ({ ...group, y: group.y + top })),
     head: writtenLines(head, HEAD, 12, ink), foot: writtenLines(foot, FOOT, top + drawing.height + 8, grey),
   };
 }

@@ -45,6 +45,11 @@ function hasBiases(block) {
   return block.biases.some(([, , share]) => share !== 0);
 }
 
+/** The largest end of an interval, so that whiskers end on the scale: low and high ends by row. */
+function largestEnd(ends) {
+  return ends ? Math.max(0, ...ends.flat().map(largest)) : 0;
+}
+
 /** What flows through each token at each layer's input and at the end, where the colours end, and the strip beside it. */
 export function logitStream(scene) {
   const block = chosenLogit(scene.data, scene.selection);
@@ -54,10 +59,11 @@ export function logitStream(scene) {
   rows.forEach((row, index) => cells.set(row, index * nColumns));
   const own = rows.map(() => -1);
   const ends = alikeIn(scene.data, block).map(({ residual }) => limitOf({ nRows: rows.length, nColumns, own }, Float32Array.from(residual.flatMap((shares) => Array.from(logitColumns(scene, shares)))), scene.selection.range));
-  const limit = Math.max(...ends);
+  const intervals = block.ends ? block.ends.map((end) => end.map((shares) => logitColumns(scene, shares))) : null;
+  const limit = Math.max(...ends, largestEnd(intervals));
   const most = block.heads ? Math.max(...alikeIn(scene.data, block).map(({ heads }) => largest(heads.map(largest)))) : 0;
   return {
-    block, rows, cells, limit, top: largest(cells), scale: "signed", before: null, ends: block.ends ? block.ends.map((end) => end.map((shares) => logitColumns(scene, shares))) : null, neurons: block.neurons, unit: logitUnit(block),
+    block, rows, cells, limit, top: largest(cells), scale: "signed", before: null, ends: intervals, neurons: block.neurons, unit: logitUnit(block),
     layers: rows.map((_, row) => (row < rows.length - 1 ? row : null)), names: rows.map((_, row) => logitRowName(block, row)),
     strip: hasBiases(block) ? { name: "biases", scale: "signed", limit, values: Float32Array.from(rows, (_, row) => logitBiasesAt(block, row)) } : null,
     heads: block.heads ? { values: block.heads, names: block.heads[0].map((_, head) => String(head)), least: 0, limit: most, scale: "signed", words: `heads, ±${formatRough(most, false)}` } : null,
@@ -88,7 +94,7 @@ function takenStream(scene) {
   const ownKept = selection.read === "row" && map.columns.own;
   return {
     block: null, rows: rowsOf(cells), cells, before: before && rowsOf(before), ends: ends.length === 2 ? ends.map(rowsOf) : null, scale: map.scale, asShare: map.asShare,
-    limit: Math.max(biographyLimit(scene, cells), before ? biographyLimit(scene, before) : 0), top: Math.max(largest(cells), before ? largest(before) : 0),
+    limit: Math.max(biographyLimit(scene, cells), before ? biographyLimit(scene, before) : 0, largestEnd(ends.map((end) => [end]))), top: Math.max(largest(cells), before ? largest(before) : 0),
     layers: data.layers, names: data.layers.map(String), neurons: [], unit: "", heads: trackOfHeads(scene),
     strip: ownKept ? { name: "own", scale: "bias", limit: 1, values: ownThrough(scene, selection.run, selection.scope) } : null,
   };
@@ -147,11 +153,12 @@ export function takenWords(scene, banded = true) {
   const { shares } = shownMap(scene);
   const lengths = !block.signed && ["norm", "share"].includes(block.short);
   const amount = lengths ? LENGTHS[shares] : VALUES[shares] || block.unit;
+  const through = block.axis === "head" ? ` through ${data.channels.get(selection.scope).name}` : "";
   const whose = selection.read === "row" ? `${token} takes from each token` : `each token takes from ${token}`;
   const compared = scene.maps.length === 3;
   const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”`;
   const change = compared ? (banded ? ` Orange: more than ${other}; violet: less.` : " Zoom in for the change.") : intervalRuns(data).length && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
-  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: what ${whose}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
+  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: what ${whose}${through}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
 }
 
 /** Every number of that overview. */

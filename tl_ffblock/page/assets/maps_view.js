@@ -150,5 +150,5 @@ export function mapsFigure(scene, width) {
     x: frame.x, y: frame.y, pictures: frame.pictures,
     nodes: [...columnHeads(scene, frame), ...surroundings(scene, frame), ...frame.rows.mark(scene.row), ...frame.columns.mark(scene.column), ...statements(scene, frame), svg("g", { class: "marks" }, marksOf(scene, frame, null))],
   }));
-  return { groups, height: layout.height };
+  return { groups, width: layout.width, height: layout.height };
 }

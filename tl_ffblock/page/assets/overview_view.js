@@ -39,9 +39,9 @@ export function logitFields({ data, selection }) {
   return hasLogit(data) ? shared : [...shared, "scope", "ref", "refRun", "read", "cells", selection.read === "row" ? "to" : "from"];
 }
 
-/** How high a layer is, so that all of them are seen at once. */
-function layerHeight(scene, rows) {
-  const tall = scene.room ? scene.room - 150 : FRAMED_PAGE ? STREAM.framed : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
+/** How high a layer is, so that all of them are seen at once; in a file also those of `below`, heads and neurons below the streams. */
+function layerHeight(scene, rows, below) {
+  const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) : FRAMED_PAGE ? STREAM.framed : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
   return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 
@@ -72,9 +72,10 @@ function logitPlace(scene, width) {
   const { window: [, , first, last] } = scene;
   const stream = streamOf(scene);
   const rows = stream.rows.length;
-  const height = layerHeight(scene, rows);
   const { changes, heads, left, beyond, across, dots, further, beside, wide } = columnsPlace(scene, width);
   const lines = scene.data.layers.length && stream.block ? rows - 1 : rows; // of layers, without the end
+  const lying = further > 0 && !beside;
+  const height = layerHeight(scene, rows, lying ? lines : 0);
   const cell = { width: wide, height };
   const map = { labels: labelsOf(scene) };
   const top = 8 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
@@ -86,8 +87,8 @@ function logitPlace(scene, width) {
     cell: { width: narrow, height }, across: narrow * heads, down: height * lines,
   };
   const neuronFrame = dots ? { ...headFrame, left: headFrame.left + headFrame.across + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
-  const lying = further > 0 && !beside;
-  return { stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
+  const right = Math.max(frame.left + frame.across + beyond - left, ...(further ? [headFrame.left + headFrame.across, neuronFrame ? neuronFrame.left + neuronFrame.across : 0] : []));
+  return { width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
 }
 
 /** Whether tokens' streams are drawn as bands; columns too narrow for that are cells. */
@@ -372,10 +373,10 @@ function logitChange(scene, { layer, column, head, query, key, neuron, change: p
 }
 
 /** What a token's stream carries at a row: of a target its share, else before and after the step. */
-function streamNumber(scene, { before, ends, rows, unit, asShare, block }, row, column) {
+function streamNumber(scene, { before, ends, rows, unit, asShare, block, strip }, row, column) {
   const share = rows[row][column];
   if (comesLater(scene, column)) return block ? "comes after the target is read" : "comes later: no earlier token can take from it";
-  if (Number.isNaN(share)) return scene.hidden.has(column) ? "hidden" : column === ownColumn(scene) ? "the token itself: see the column “own”" : "not among these";
+  if (Number.isNaN(share)) return scene.hidden.has(column) ? "hidden" : column === ownColumn(scene) ? `the token itself${strip ? ": see the column “own”" : ""}` : "not among these";
   const shown = (value) => (block ? formatChange(value, false) + unit : asShare ? formatPercent(value) : formatNumber(value));
   if (ends) return `${shown(share)}, 95 % interval ${ends.map((of) => shown(of[row][column])).join(" to ")}`;
   return before && !block ? `${shown(before[row][column])} → ${shown(share)} (${formatChange(share - before[row][column], asShare)})` : shown(share);
@@ -517,5 +518,5 @@ export function logitFigure(scene, width) {
   const place = logitPlace(scene, width);
   const columns = columnLabels(scene, place.frame);
   const nodes = [...logitSurroundings(scene, place), ...columns.nodes, ...columns.mark(markedColumn(scene)), ...logitLayers(scene, place), ...logitMarks(scene, place, null)];
-  return { groups: [{ x: 0, y: 0, pictures: logitPictures(scene, place), nodes }], height: place.height };
+  return { groups: [{ x: 0, y: 0, pictures: logitPictures(scene, place), nodes }], width: place.width, height: place.height };
 }

@@ -117,6 +117,10 @@ def test_a_band_is_as_wide_as_its_share(build: Builder, show: Shower) -> None:
         at = tuple(map(int, place.split(",")))
         assert ink == (gain if after[at] > before[at] else loss), place
     assert gain == "#b35806" and loss == "#6a5fc0"
+    kept = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('.logit [data-share]'), (n) => n.nextElementSibling.getAttribute('fill'))"
+    )
+    assert max(int(fill[1:3], 16) for fill in kept) < 215, "narrow bands are seen, too"
     screen.page.locator(".logit [data-share='1,3']").hover(force=True)
     said = re.findall(r"([+−]?[\d.]+)(?:\u00a0%|[\u00a0 ]points)", screen.page.locator("#tooltip").inner_text())
     told = [float(number.replace("−", "-")) for number in said]

@@ -104,11 +104,10 @@ const RAMP_STOPS = 24;
 let gradients = 0;
 
 /** A scale's colours as a gradient, whatever numbers stand at it: even steps of the ramp, which is straight between them to the eye. */
-export function rampGradient(scene, { scale }) {
+export function rampGradient(scene, { scale }, shade = (value) => shadeOf(scene.palette, value, 1, scale, scene.selection.root)) {
   const from = scale === "signed" ? -1 : 0;
   const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, i) => {
-    const shade = shadeOf(scene.palette, from + (i / RAMP_STOPS) * (1 - from), 1, scale, scene.selection.root);
-    return svg("stop", { offset: i / RAMP_STOPS, "stop-color": shade.hex });
+    return svg("stop", { offset: i / RAMP_STOPS, "stop-color": shade(from + (i / RAMP_STOPS) * (1 - from)).hex });
   });
   return svg("linearGradient", { id: `ramp-${gradients++}` }, stops);
 }

@@ -125,6 +125,14 @@ function logitPictures(scene, place) {
   return pictures;
 }
 
+/* Where on its ramp the colour of a band begins, so that narrow ones are seen between edges and on the ground. */
+const FAINTEST = 0.25;
+
+/** The colour of a band of this share. */
+function bandShade({ palette, selection }, share, limit, scale) {
+  return shadeOf(palette, Math.sign(share) * (FAINTEST + (1 - FAINTEST) * placeOnScale(share, limit, selection.root)), 1, scale);
+}
+
 /** Tokens' streams: the wider and the stronger in colour, the more of the target flows there, or the more is taken; what a step added or took lies at their edges. */
 function streamBands(scene, place) {
   if (!isBanded(place)) return [];
@@ -141,7 +149,7 @@ function streamBands(scene, place) {
       if (!(most >= STREAM.least)) continue;
       const middle = frame.left + (column - first + 0.5) * frame.cell.width;
       const band = (across, ink) => rectangle(middle - across / 2, frame.top + row * frame.cell.height, across, frame.cell.height, ink);
-      const parts = [...(before ? [band(most, palette[share > kept ? "gain" : "loss"])] : []), band(wide, shadeOf(palette, kept, limit, scale, selection.root).hex)];
+      const parts = [...(before ? [band(most, palette[share > kept ? "gain" : "loss"])] : []), band(wide, bandShade(scene, kept, limit, scale).hex)];
       if (ends) {
         const [low, high] = ends.map((of) => of[row][column]);
         if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[share < 0 ? "loss" : "gain"] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
@@ -289,7 +297,7 @@ function streamLanes(scene, place) {
 }
 
 function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, asShare } }) {
-  const gradient = rampGradient(scene, { scale });
+  const gradient = isBanded({ frame }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
   const [less, more] = top > limit * 1.0001 ? ["≤ ", "≥ "] : ["", ""];
   const signed = scale === "signed";

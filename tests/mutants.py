@@ -260,6 +260,8 @@ MUTANTS = (
     Mutant("page: opens at the smallest change", "views/maps.py", "first.layers[int(sizes.argmax())]", "first.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
     # Batches, padding, caches.
     Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "texts or batch")),
+    Mutant("batches: padding of an encoder is seen", "bridge/inputs.py", "return replace(padded(model, sequences), numbers", "return replace(padded(model, sequences), mask=None, numbers", ("tests/corpus/test_runs.py", "-k", "numbers_of_single and bert")),
+    Mutant("batches: records of one layer are counted", "bridge/memory.py", "+ (model.n_layers - 1) * shapes.record", "", ("tests/integration/test_memory.py", "-k", "observed")),
     Mutant("batches: rows in another order", "bridge/inputs.py", "enumerate(self.ascending)}", "enumerate(self.ascending[::-1])}", ("tests/integration/test_laws.py", "-k", "selections and gpt2")),
     Mutant("batches: a table of two batches", "contributions.py", "tables[key][rows] = table[rows, numbers.index(number)]", "tables[key][rows] = table[rows, 0]", ("tests/unit/test_batching.py",)),
     Mutant("device: products of another device", "layer/fast/buffers.py", "wanted = (w_o.shape[:2], w.dtype, w.device)", "wanted = (w_o.shape[:2], w.dtype, w.device if kept is None else kept[0].device)", ("tests/integration/test_kernels.py", "-k", "gpt2")),

@@ -3,6 +3,14 @@
 Messages of errors keep Python's own form (`1.3e-07`): a tolerance that they name can be copied into a call.
 """
 
+import math
+import re
+from contextlib import suppress
+
+from tl_ffblock.errors import InputError, brief
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
 
 def scientific(value: float, digits: int = 2) -> str:
     """Write a number with a power of ten to so many significant digits; nothing at all is `0`."""
@@ -25,3 +33,16 @@ def significant(value: float, digits: int = 3, sign: str = "+") -> str:
 def percent(part: float) -> str:
     """Write a part of 1 in per cent, whole from ten on: `441 %`, `3.25 %`."""
     return f"{100 * part:.{0 if abs(part) >= 0.1 else 2}f} %"
+
+
+def bytes_of(max_memory: float | int | str) -> float:
+    """Bytes that a number or a text such as "4GB" or "512 MiB" means.
+
+    Raises:
+        InputError: for anything else.
+    """
+    written = re.fullmatch(r"([0-9.]+) ?([kMGT]i?|)B?", str(max_memory).strip())
+    with suppress(ValueError):
+        if written and not isinstance(max_memory, bool) and 0 < (size := float(written[1])) < math.inf:
+            return size * _UNITS[written[2]]
+    raise InputError(f'max_memory={brief(max_memory)}: expected bytes above 0, or a text such as "4GB" or "512MiB".')

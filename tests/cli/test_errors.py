@@ -93,6 +93,7 @@ AT_ONCE = [
     (f"{MEMORY} --text cat", "--text needs --target or --html or --json"),
     (f"{RUN} --sample random", "--sample needs --limit"),
     (f"{RUN} --long split", "--long needs --max-tokens"),
+    (f"{RUN} --batch-size 2 --max-memory 1GB", "--max-memory needs --batch-size to be left out"),
     (f"{RUN} --workers 4", "--workers needs --engine ray"),
     (f"{RUN} --ray-address auto", "--ray-address needs --engine ray"),
     (f"{RUN} --engine ray --gpus 0.5", "--gpus needs --engine ray and --device cuda"),

@@ -83,6 +83,7 @@ def test_arguments_become_config_and_options(capsys: pytest.CaptureFixture[str])
         (None, {"engine": "dask"}, "local, ray"),
         (None, {"limit": 0}, "limit=0"),
         (None, {"batch_size": 0}, "batch_size=0"),
+        (None, {"max_memory": "2 apples"}, "max_memory='2 apples': expected bytes above 0"),
         (None, {"mask_fraction": 1.0}, "mask_fraction"),
         (None, {"seed": -1}, "seed=-1"),
         (None, {"document_pattern": "("}, r"document_pattern='\('.*expected a regular expression"),

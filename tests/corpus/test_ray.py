@@ -53,13 +53,13 @@ def test_two_nodes_and_a_killed_worker_change_nothing(config_of: Callable[..., C
     from ray.cluster_utils import Cluster
 
     specs, killed = [study("contextualization"), study("amplification"), lengths(add=3)], list[int]()
-    local = run_studies(specs, config_of(out="local", limit=14, shard_size=1, mask_fraction=0.1))
+    local = run_studies(specs, config_of(out="local", limit=28, shard_size=2, mask_fraction=0.1))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:
         cluster.add_node(num_cpus=1)
         cluster.wait_for_nodes()
         of_ray = dict(engine="ray", workers=2, ray_address=cluster.address)
-        config = config_of(out="ray", limit=14, shard_size=1, mask_fraction=0.1, **of_ray)
+        config = config_of(out="ray", limit=28, shard_size=2, mask_fraction=0.1, **of_ray)
         thread = threading.Thread(target=kill_a_worker_at_the_first_shard, args=(config.folder, killed), daemon=True)
         thread.start()
         remote = run_studies(specs, config)

@@ -19,7 +19,7 @@ import torch
 from tests.corpora import ENVIRONMENT, OF_TREEBANK, assert_kills_change_nothing, stored_tables
 from tests.own_studies import Lengths, lengths
 from tests.tolerances import BATCH_FLOAT32
-from tl_ffblock.corpus import runs
+from tl_ffblock.corpus import runs, worker
 from tl_ffblock.corpus.runs import CorpusRun
 from tl_ffblock.corpus.store import ForeignFolderError, Store
 from tl_ffblock.corpus.study import StudySpec
@@ -84,17 +84,44 @@ def test_timed_experiments_run_too(run: Run) -> None:
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_batches_give_the_numbers_of_single_sequences(family: str, run: Run) -> None:
-    """Padding changes nothing but the last digits."""
+    """Padding, and texts of nearly equal length in batches by default, change nothing but the last digits."""
     specs = ["contextualization", "bypass", "amplification", study("outliers", ignored_dimensions=0)]
-    single, batched = (run(specs, family=family, out=str(size), limit=5, batch_size=size).tables for size in (1, 3))
-    for name in ("contextualization_changes", "bypass_norms", "outliers_correlation", "amplification_pmi"):
-        pd.testing.assert_frame_equal(single[name], batched[name], rtol=1e-3, atol=1e-3)
+    single, *others = (
+        run(specs, family=family, out=str(size), limit=8, shard_size=8, batch_size=size).tables for size in (1, 3, None)
+    )
+    for batched in others:
+        for name in ("contextualization_changes", "bypass_norms", "outliers_correlation", "amplification_pmi"):
+            pd.testing.assert_frame_equal(single[name], batched[name], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "mixtral"])
+def test_default_batches_follow_from_model_texts_and_config(
+    family: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of a shard that are nearly as long share one, as many as fit; with no memory, and of experts, each runs alone.
+
+    Processes that share a run, and one that continues it, make the same, since max_memory is in its fingerprint.
+    """
+    seen: list[int] = []
+    observe = worker.observe
+    monkeypatch.setattr(
+        worker, "observe", lambda m, texts, *others: seen.append(len(texts)) or observe(m, texts, *others)
+    )
+    batches = {}
+    for out, fields in {"default": {}, "again": {}, "none": {"max_memory": 1.0}}.items():
+        seen.clear()
+        run([lengths()], family=family, out=out, limit=16, shard_size=8, **fields)
+        batches[out] = list(seen)
+    assert batches["none"] == [1] * 16 and batches["default"] == batches["again"]
+    assert (max(batches["default"]) > 2) == (family != "mixtral") and sum(batches["default"]) == 16
+    with pytest.raises(ForeignFolderError, match=r"config\.max_memory was '2GB', is '1GB'"):
+        run([lengths()], family=family, out="default", limit=16, shard_size=8, max_memory="1GB")
 
 
 def test_a_finished_run_is_not_computed_again(run: Run, measured: list[int]) -> None:
     """The second call only reads shards; lost tables come back byte for byte; a damaged shard alone is done again, and told."""
     first = run(LENGTHS, limit=10)
-    assert measured == list(range(10))
+    assert sorted(measured) == list(range(10))
     before = stored_tables(first.folder)
     for path in (first.folder / "tables").iterdir():
         path.unlink()
@@ -105,7 +132,7 @@ def test_a_finished_run_is_not_computed_again(run: Run, measured: list[int]) -> 
     data[-1] ^= 255
     shard.write_bytes(data)
     second = run(LENGTHS, limit=10)
-    assert second.damaged_shards == (shard.name,) and measured[10:] == [4, 5, 6, 7]
+    assert second.damaged_shards == (shard.name,) and sorted(measured[10:]) == [4, 5, 6, 7]
     assert (second.status, stored_tables(second.folder)) == (0, before)
 
 
@@ -160,7 +187,7 @@ def test_a_larger_limit_extends_a_run(before: int, after: int | None, run: Run, 
     run(specs, limit=before)
     measured.clear()
     extended = run(specs, limit=after)
-    assert measured == list(range(before - before % 4 if before < 30 else 30, after or 30))
+    assert sorted(measured) == list(range(before - before % 4 if before < 30 else 30, after or 30))
     whole = run(specs, limit=after, out="whole")
     assert extended.status == 0 and stored_tables(extended.folder) == stored_tables(whole.folder)
 
@@ -238,9 +265,10 @@ def test_lines_and_sequences_that_fail_are_left_out(run: Run, tmp_path: Path) ->
     pd.testing.assert_frame_equal(finished.tables["bypass_norms"], clean.tables["bypass_norms"], **BATCH_FLOAT32)
 
 
-def test_a_sequence_that_fails_in_a_batch_is_found(run: Run, measured: list[int]) -> None:
+@pytest.mark.parametrize("size", [4, None])
+def test_a_sequence_that_fails_in_a_batch_is_found(size: int | None, run: Run, measured: list[int]) -> None:
     """Its neighbours in the batch still count."""
-    finished = run([lengths(fails_at=2)], limit=5, batch_size=4)
+    finished = run([lengths(fails_at=2)], limit=5, batch_size=size)
     assert finished.tables["problems"]["why"].tolist() == ["CompletenessError: parts do not sum"]
     assert len(finished.tables["lengths_tokens"]) == 4 and set(measured) == {0, 1, 3, 4}
 
@@ -279,7 +307,7 @@ def test_what_cannot_be_written_is_left_for_later(
         run(LENGTHS, limit=10)
     (folder / "tables").unlink()
     again = run(LENGTHS, limit=10)
-    assert measured == [4, 5, 6, 7]
+    assert sorted(measured) == [4, 5, 6, 7]
     assert again.status == 0 and stored_tables(folder) == stored_tables(whole.folder)
 
 

@@ -22,7 +22,10 @@ from tests.tolerances import BATCH_FLOAT32, MEMORY
 from tl_ffblock.bridge import inputs, memory
 from tl_ffblock.bridge.inputs import MANY_TOKENS, Batch, memory_given_back
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.corpus.study import ObservedBatch
 from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelError
+from tl_ffblock.layer.scopes import scope_names
+from tl_ffblock.numerals import bytes_of
 from tl_ffblock.result import equal, labels_of
 
 TARGET = ffb.logit(5, minus=6)
@@ -76,6 +79,27 @@ def test_the_estimate_is_what_is_alive(family: str) -> None:
             call(model, tokens, other)
         estimate = ffb.memory_estimate(model, N, name, of=of)
         assert abs(estimate.total / counted.peak - 1) < MEMORY, (name, of, estimate, counted.peak)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
+def test_an_observed_batch_holds_what_is_estimated(family: str) -> None:
+    """Tensors of all layers of every text and their maps; so many texts share a batch as fit, one always, and experts never."""
+    model, n = identify(tiny.bridge(family, **SIZES[family])), N // 2
+    scopes = scope_names(model.family.order)
+    tokens = torch.randint(20, 900, (4, n), generator=torch.Generator().manual_seed(1))
+    for row in tokens[:2]:
+        _ = ObservedBatch(model, Batch(row[None, :16]), scopes).maps  # what is done once a model
+    held = {}
+    for together in (1, 4):
+        with LiveBytes() as counted:
+            observed = ObservedBatch(model, Batch(tokens[:together]), scopes)
+            assert len(observed.maps) == len(observed.records) == together
+        held[together] = counted.peak
+        estimate = memory.observed_bytes(model, n, len(scopes), together)
+        assert abs(estimate / counted.peak - 1) < MEMORY, (together, estimate, counted.peak)
+    fits = {given: memory.observed_together(model, n, len(scopes), 4, given) for given in (1, held[4], 10 * held[4])}
+    assert fits[1] == 1 and fits[held[4]] in (2, 4) and fits[10 * held[4]] == 4
+    assert memory.observed_together(identify(model_of("mixtral")), n, 1, 4, "2GB") == 1
 
 
 def test_what_grows_and_what_does_not() -> None:
@@ -166,7 +190,7 @@ def test_bytes_are_read_by_their_units() -> None:
         "1.5TB": 1.5e12,
     }
     given: dict[Any, float] = {**texts, "7": 7, "7 B": 7, 7: 7, 2.5e3: 2500}
-    assert {each: memory.bytes_of(each) for each in given} == given
+    assert {each: bytes_of(each) for each in given} == given
 
 
 def test_a_budget_that_nothing_fits_is_refused_before_anything_runs() -> None:

@@ -7,7 +7,7 @@ no token of a causal model sees can stand after it.
 import ctypes
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import InputError, brief
@@ -226,10 +227,22 @@ def refuse_pair(given: Any, name: str) -> None:
         raise InputError(f"{name} is {_kind(given)}: expected texts or token ids, such as its input_ids.")
 
 
-def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, together: bool, unequal: bool) -> list[Batch]:
+def in_batches(
+    model: Model,
+    sequences: Sequence[Int[Tensor, "1 _"]],
+    *,
+    together: bool,
+    unequal: bool,
+    fitting: Callable[[int], int] | None = None,
+) -> list[Batch]:
     """Sequences of equal length in batches that fit the budget, the length seen first comes first.
 
-    With `unequal` also those of nearly equal length, the shortest first.
+    Args:
+        model: What will run.
+        sequences: Token ids.
+        together: Whether sequences may share a batch.
+        unequal: Whether also those of nearly equal length may, the shortest first.
+        fitting: How many sequences of so many tokens share a batch at most; None means as many as fit `BATCH_BYTES`.
     """
     by_length: dict[int, list[int]] = {}
     for number, tokens in enumerate(sequences):
@@ -241,10 +254,11 @@ def in_batches(model: Model, sequences: Sequence[Int[Tensor, "1 _"]], *, togethe
         longest = max(sequences[number].shape[1] for number in alike)
         # their captured layer and what the model needs to make it
         numbers_per_token = 4 * d_mlp + 16 * d_model + 2 * n_heads * longest
-        at_once = model.at_once(BATCH_BYTES, longest * numbers_per_token) if together else 1
+        fit = model.at_once(BATCH_BYTES, longest * numbers_per_token) if fitting is None else fitting(longest)
+        at_once = fit if together else 1
         for start in range(0, len(alike), at_once):
             numbers = tuple(alike[start : start + at_once])
-            batches.append(_lengthened([sequences[number][0] for number in numbers], numbers))
+            batches.append(_lengthened(model, [sequences[number][0] for number in numbers], numbers))
     return batches
 
 
@@ -259,11 +273,25 @@ def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
     yield joined
 
 
-def _lengthened(sequences: Sequence[Int[Tensor, " _"]], numbers: tuple[int, ...]) -> Batch:
-    """Sequences in one batch, each as long as the longest by its last token once more, which a causal model's tokens do not see."""
+def _lengthened(model: Model, sequences: Sequence[Int[Tensor, " _"]], numbers: tuple[int, ...]) -> Batch:
+    """Sequences in one batch, each as long as the longest: with tokens after its last that its own do not see.
+
+    A causal model's do not see any that follow; of an encoder these are padding, under a mask.
+    """
     lengths = tuple(len(tokens) for tokens in sequences)
-    rows = [torch.cat([tokens, tokens[-1:].expand(max(lengths) - len(tokens))]) for tokens in sequences]
-    return Batch(torch.stack(rows), numbers=numbers, lengths=lengths if len(set(lengths)) > 1 else ())
+    if len(set(lengths)) == 1:
+        return Batch(torch.stack(list(sequences)), numbers=numbers)
+    if model.family.causal:
+        rows = [torch.cat([tokens, tokens[-1:].expand(max(lengths) - len(tokens))]) for tokens in sequences]
+        return Batch(torch.stack(rows), numbers=numbers, lengths=lengths)
+    return replace(padded(model, sequences), numbers=numbers, lengths=lengths)
+
+
+def padded(model: Model, sequences: Sequence[Int[Tensor, " _"]]) -> Batch:
+    """Sequences in one batch, in their order, with padding after each that is shorter than the longest."""
+    tokens = pad_sequence(list(sequences), batch_first=True, padding_value=padding_token(model))
+    mask = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in sequences], batch_first=True)
+    return Batch(tokens, None if bool(mask.all()) else mask, numbers=tuple(range(len(sequences))))
 
 
 def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:

@@ -10,7 +10,6 @@ process). A call's peak is the largest of its phases; what outlives them is in e
 # Noun: peak memory (activation memory; Korthikanti et al. 2022, "Reducing activation recomputation in large transformer models")
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelErro
 from tl_ffblock.layer.fast.buffers import KEPT_BYTES, ON_CPU, ON_GPU, product_pays
 from tl_ffblock.layer.positions import several, whole_number
 from tl_ffblock.layer.scopes import STEPS
+from tl_ffblock.numerals import bytes_of
 from tl_ffblock.result import Result
 from tl_ffblock.signatures import strict
 
@@ -173,6 +173,7 @@ class _Shapes:
     """Bytes of packed rows; None leaves them to the device."""
     twice: bool | None = None
     """Whether layers run again in the backward pass; None leaves it to the length."""
+    device: str = "cpu"
 
     @classmethod
     def of(cls, model: Model, n: int, rows: int, together: int) -> "_Shapes":
@@ -186,20 +187,26 @@ class _Shapes:
             model, n, rows, together, model.n_layers, len(STEPS[model.family.order]), heads, int(cfg.d_head), d_model, d_mlp,
             1 + model.layers[0].is_gated, pattern, number * d_mlp, number * d_model,
             number * int(getattr(cfg, "d_vocab", 0) or 0), by_rows, torch.finfo(model.working_dtype).bits // 8,
+            device=model.device.type,
         )  # fmt: skip
 
     @property
     def attention(self) -> Bytes:
         """What the model's attention holds in one layer: scores and pattern with the mask, or rows of them with q, k, v and z."""
         if self.by_rows:
-            device = self.model.device.type
-            return 3 * ROW_BYTES.get(device, ROW_BYTES["cpu"]) + 6 * self.stream
+            return 3 * ROW_BYTES.get(self.device, ROW_BYTES["cpu"]) + 6 * self.stream
         return 2 * self.pattern + self.pattern / self.heads
 
     @property
     def cells(self) -> int:
         """One table [query key] of every sequence."""
         return self.together * self.rows * self.n * self.number
+
+    @property
+    def record(self) -> Bytes:
+        """The tensors of one layer from which its maps are made."""
+        heads = 1 if self.rows == 1 else self.heads
+        return heads * self.cells + (self.branches + 1) * self.hidden * self.rows / self.n + 10 * self.stream
 
     def result(self, call: Call, parts: frozenset[str]) -> Bytes:
         """What is there after the call."""
@@ -211,11 +218,10 @@ class _Shapes:
 
     def maps(self) -> Phases:
         """The tables of all layers, head products, and the largest phase of one layer."""
-        number, cells = self.number, self.cells
+        number, cells, record = self.number, self.cells, self.record
         alone = self.rows == 1
         pairs = self.together * (self.rows * self.n // (2 if self.model.family.causal and not alone else 1))
         heads = 1 if alone else self.heads
-        record = heads * cells + (self.branches + 1) * self.hidden * self.rows / self.n + 10 * self.stream
         hidden, stream = (size * self.rows / self.n for size in (self.hidden, self.stream))
         phases = {
             "attention of a layer": self.attention + 5 * self.stream + 3 * self.hidden,
@@ -231,7 +237,7 @@ class _Shapes:
 
     def _buffers(self, pairs: int, heads: int, cells: Bytes, number: int) -> Bytes:
         """Packed rows, one group of source tokens, and tables of the layer (`layer/fast`)."""
-        budget = ON_CPU if self.model.device.type == "cpu" else ON_GPU
+        budget = ON_CPU if self.device == "cpu" else ON_GPU
         capacity = (self.chunk or budget.row_bytes) // ((self.branches * self.d_mlp + 2 * self.d_model) * number)
         packed = min(capacity, pairs) * (self.branches * self.d_mlp + self.d_model) * number
         wide = heads * self.branches * self.d_mlp * number
@@ -275,6 +281,25 @@ class _Shapes:
         return max(terms, late, key=lambda each: sum(each.values()))
 
 
+def observed_bytes(model: Model, n_tokens: int, n_scopes: int, n_sequences: int) -> Bytes:
+    """What texts of so many tokens that run together hold over the model where the records of all layers are kept beside the maps.
+
+    Buffers are counted as on a CPU, so that it follows from the model's shapes wherever it is.
+    """
+    shapes = replace(_Shapes.of(model, n_tokens, n_tokens, n_sequences), scopes=n_scopes, device="cpu")
+    return sum(shapes.maps().values()) + (model.n_layers - 1) * shapes.record
+
+
+def observed_together(model: Model, n_tokens: int, n_scopes: int, most: int, max_memory: float | int | str) -> int:
+    """How many texts of so many tokens, at most `most`, hold no more than `max_memory` (`observed_bytes`); one may hold more.
+
+    Mixtures of experts, whose memory is not estimated, run one by one.
+    """
+    budget = bytes_of(max_memory)
+    halved = (most >> n for n in range(most.bit_length() * (not any(layer.has_experts for layer in model.layers))))
+    return next((number for number in halved if observed_bytes(model, n_tokens, n_scopes, number) <= budget), 1)
+
+
 def available(model: Model) -> float:
     """Bytes that are free where a model runs; infinite where the system does not say."""
     if model.device.type == "cuda":
@@ -287,22 +312,8 @@ def available(model: Model) -> float:
     return math.inf
 
 
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _CHUNK_PARTS = (8, 64)
 """Packed rows may become so many times smaller; beyond, a product has too few rows."""
-
-
-def bytes_of(max_memory: float | int | str) -> float:
-    """Bytes that a number or a text such as "4GB" or "512 MiB" means.
-
-    Raises:
-        InputError: for anything else.
-    """
-    written = re.fullmatch(r"([0-9.]+) ?([kMGT]i?|)B?", str(max_memory).strip())
-    with suppress(ValueError):
-        if written and not isinstance(max_memory, bool) and 0 < (size := float(written[1])) < math.inf:
-            return size * _UNITS[written[2]]
-    raise InputError(f'max_memory={brief(max_memory)}: expected bytes above 0, or a text such as "4GB" or "512MiB".')
 
 
 @dataclass(frozen=True)

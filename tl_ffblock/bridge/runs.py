@@ -15,7 +15,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, SupportsIndex, TypeAlias, TypedDict, TypeVar, Unpack
 
 import torch
@@ -309,21 +309,32 @@ def open_run(
         raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
-    tokens_of = {number: batch.sequence(index) for batch in batches for index, number in enumerate(batch.numbers)}
-    return Run(
-        model=known,
-        settings=settings_of(known, options),
+    return replace(
+        run_of_batches(known, batches, queries, **options),
         layers=select_layers(known, layers),
-        batches=tuple(batches),
-        sequences=tuple(
-            RunSequence(tokens, label(known, tokens), tuple(positions(queries, len(tokens), "queries")))
-            for tokens in (tokens_of[number] for number in range(len(tokens_of)))
-        ),
         single=is_single(input),
         extra=frozenset(extra),
         fwd_hooks=fwd_hooks,
         cache=cache,
         keeps_logits=keeps_logits,
+    )
+
+
+def run_of_batches(
+    model: Model, batches: Sequence[Batch], queries: Positions = None, **options: Unpack[MapOptions]
+) -> Run:
+    """All layers of batches of tokens, which are several sequences however many there are."""
+    tokens_of = {number: batch.sequence(index) for batch in batches for index, number in enumerate(batch.numbers)}
+    return Run(
+        model=model,
+        settings=settings_of(model, options),
+        layers=select_layers(model, None),
+        batches=tuple(batches),
+        sequences=tuple(
+            RunSequence(tokens, label(model, tokens), tuple(positions(queries, len(tokens), "queries")))
+            for tokens in (tokens_of[number] for number in range(len(tokens_of)))
+        ),
+        single=False,
     )
 
 

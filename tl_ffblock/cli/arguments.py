@@ -246,6 +246,7 @@ def refuse_idle(config: Config, data: str) -> None:
     for name, has_effect, needs in (
         ("sample", config.limit is not None, "needs --limit"),
         ("long", config.max_tokens is not None, "needs --max-tokens"),
+        ("max_memory", config.batch_size is None, "needs --batch-size to be left out"),
         ("workers", on_ray, "needs --engine ray"),
         ("ray_address", on_ray, "needs --engine ray"),
         ("gpus", on_ray and config.device.startswith("cuda"), "needs --engine ray and --device cuda"),

@@ -12,6 +12,7 @@ SETTINGS = (
     "sample",
     "seed",
     "batch_size",
+    "max_memory",
     "shard_size",
     "threads",
     "engine",

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.numerals import bytes_of
 from tl_ffblock.signatures import strict
 
 EVERY_RUN = ("filelock", "jinja2", "matplotlib", "pyarrow")
@@ -182,8 +183,12 @@ class Config(Options):
     """Optional `module:function` that maps a text to (start, end) character spans of entities or multi-word expressions."""
     seed: int = 0
     """Of every random choice: sample, masks, permutations, controls."""
-    batch_size: int = 1
-    """Sequences that run through the model together, padded."""
+    batch_size: int | None = None
+    """Sequences that run through the model together, padded in their order; by default those of a shard of equal or nearly equal length,
+    as many as max_memory allows."""
+    max_memory: str | float = "2GB"
+    """What sequences that run together may hold over the model, as a text such as 2GB or 500MB: tensors of all layers, and maps. A
+    sequence that needs more runs alone, and so does every one of a mixture of experts, whose memory is not estimated."""
     shard_size: int = 8
     """Sequences of one shard: what is computed and kept at a time."""
     threads: int = 1
@@ -206,6 +211,7 @@ class Config(Options):
         for name in ("model", "data", "out"):  # `Path` is as good as its name
             if isinstance(getattr(self, name), os.PathLike):
                 object.__setattr__(self, name, os.fspath(getattr(self, name)))
+        bytes_of(self.max_memory)
         if not self.gpus > 0:
             raise InputError(f"gpus={self.gpus!r}: expected a positive number, such as 1 or 0.25.")
         try:

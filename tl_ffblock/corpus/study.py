@@ -10,7 +10,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
@@ -20,11 +20,10 @@ import pandas as pd
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from tl_ffblock.bridge.inputs import label, padding_token
+from tl_ffblock.bridge.inputs import Batch, label, padded
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.bridge.runs import kept_records, open_run
+from tl_ffblock.bridge.runs import run_of_batches
 from tl_ffblock.contributions import MapTables, contribution_maps
 from tl_ffblock.corpus.settings import Config, Options, imported
 from tl_ffblock.corpus.statistics import Moments, ShardArrays, merged
@@ -99,27 +98,37 @@ class ModelFacts:
 
 
 class ObservedBatch:
-    """Sequences that run through the model together, when their maps or records are first asked for."""
+    """Sequences that run through the model together, when their maps or records are first asked for.
 
-    def __init__(self, model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> None:
+    Args:
+        model: What runs.
+        batch: Their tokens.
+        scopes: Of maps that may be asked for.
+    """
+
+    def __init__(self, model: Model, batch: Batch, scopes: tuple[str, ...]) -> None:
         self._scopes = scopes
-        ids = [torch.as_tensor(tokenised.ids).long() for tokenised in texts]
-        tokens = pad_sequence(ids, batch_first=True, padding_value=padding_token(model))
-        mask = pad_sequence([torch.ones_like(row) for row in ids], batch_first=True)
-        self._run = open_run(model, tokens, attention_mask=None if bool(mask.all()) else mask)
+        self._run = run_of_batches(model, [replace(batch, numbers=tuple(range(len(batch.tokens))))])
+
+    @cached_property
+    def _layers(self) -> list[Mapping[int, LayerRecord]]:
+        """Every layer of the batch; a sequence's is cut out when it is asked for."""
+        layers: list[Mapping[int, LayerRecord]] = []
+        self._run.deliver(layers.append)
+        return layers
 
     @cached_property
     def records(self) -> list[tuple[LayerRecord, ...]]:
         """Every layer of each sequence, without padding."""
-        return [tuple(records[layer] for layer in self._run.layers) for records in kept_records(self._run)]
+        return list(zip(*(layer.values() for layer in self._layers), strict=True))
 
     @cached_property
     def maps(self) -> list[ContributionMaps]:
         """Of each sequence, at the scopes that the run's studies ask for."""
         tables = MapTables(self._run, self._scopes)
         with torch.no_grad():
-            for layer in zip(*self.records, strict=True):
-                tables(dict(enumerate(layer)))
+            for layer in self._layers:
+                tables(layer)
         return tables.results()
 
 
@@ -136,7 +145,7 @@ class Observation:
     @property
     def tokens(self) -> Int[Tensor, " pos"]:
         """What the model reads."""
-        return torch.as_tensor(self.tokenised.ids)
+        return self.tokenised.tensor
 
     @property
     def maps(self) -> ContributionMaps:
@@ -149,10 +158,20 @@ class Observation:
         return self.batch.records[self.index]
 
 
-def observe(model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...]) -> Iterator[Observation]:
-    """Observe a batch, sequence by sequence; `scopes` are those of the maps that may be asked for."""
-    batch = ObservedBatch(model, texts, scopes)
-    return (Observation(model, tokenised, batch, index) for index, tokenised in enumerate(texts))
+def observe(
+    model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...], batch: Batch | None = None
+) -> Iterator[Observation]:
+    """Observe a batch, sequence by sequence.
+
+    Args:
+        model: What runs.
+        texts: The sequences.
+        scopes: Those of the maps that may be asked for.
+        batch: Their tokens as they run; None pads them.
+    """
+    given = padded(model, [tokenised.tensor for tokenised in texts]) if batch is None else batch
+    observed = ObservedBatch(model, given, scopes)
+    return (Observation(model, tokenised, observed, index) for index, tokenised in enumerate(texts))
 
 
 def write_maps(model: Model, tokenised: TokenisedText, file: Path) -> None:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Int
+from torch import Tensor
 
 from tl_ffblock.bridge.inputs import special_tokens, token_spans
 from tl_ffblock.bridge.model import Model
@@ -37,6 +39,11 @@ class TokenisedText:
     """Whether tokens at the end were left out."""
     masked: Mapping[int, int]
     """The id that stood at each masked position."""
+
+    @property
+    def tensor(self) -> Int[Tensor, " token"]:
+        """The ids as a tensor."""
+        return torch.as_tensor(self.ids).long()
 
 
 class Tokeniser:

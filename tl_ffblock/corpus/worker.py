@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
+from tl_ffblock.bridge.inputs import Batch, in_batches, padded
 from tl_ffblock.bridge.loading import load_model
+from tl_ffblock.bridge.memory import observed_together
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.study import Arrays, ModelFacts, Observation, StudySpec, observe
@@ -21,6 +23,9 @@ MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
 """Errors that say nothing about a sequence: its shard is not written and can be computed another time."""
 SEQUENCE_ERRORS = (FFBlockError, ArithmeticError, ValueError, RuntimeError)
 """Errors that a sequence can cause: it is left out and named. All others are mistakes of a program and end the run."""
+
+Row: TypeAlias = tuple[list[Any], float]
+"""What each study measures of a sequence, and the worst completeness error of its maps."""
 
 
 class Worker:
@@ -73,14 +78,18 @@ class Worker:
             count: Called after each sequence that was measured.
         """
         problems: list[Problem] = []
-        rows: list[tuple[list[Any], float]] = []
+        found: dict[int, Row | Problem] = {}
         arrays: Arrays = {}
         with threads(self.config.threads):
             tokenised = list(self._tokenised(texts, problems))
-            for start in range(0, len(tokenised), self.config.batch_size):
-                for row in self._measured(tokenised[start : start + self.config.batch_size], problems):
-                    rows.append(row)
-                    count()
+            for batch in self._batches(tokenised):
+                for number, row in self._measured(tokenised, batch):
+                    found[number] = row
+                    if not isinstance(row, Problem):
+                        count()
+            in_order = [found[number] for number in range(len(tokenised))]
+            rows = [row for row in in_order if not isinstance(row, Problem)]
+            problems += [row for row in in_order if isinstance(row, Problem)]
             for measured, study in zip(zip(*(row for row, _ in rows), strict=True), self.studies, strict=False):
                 arrays |= study.summarise(measured)
         meta = {
@@ -108,24 +117,42 @@ class Worker:
                     raise MemoryError(str(error)) from error
                 problems.append(_problem(text, error, "tokenising"))
 
-    def _measured(self, batch: list[TokenisedText], problems: list[Problem]) -> list[tuple[list[Any], float]]:
-        """What each study measures of each sequence, and the worst completeness error of its maps.
+    def _batches(self, tokenised: Sequence[TokenisedText]) -> list[Batch]:
+        """A shard's sequences as they run: they follow from model, texts and config, on every machine."""
+        rows, size = [text.tensor for text in tokenised], self.config.batch_size
+        if size is None:
+            fitting = partial(self._fitting, most=len(rows))
+            return in_batches(self.model, [row[None] for row in rows], together=True, unequal=True, fitting=fitting)
+        starts = range(0, len(rows), size)
+        return [
+            replace(padded(self.model, rows[n : n + size]), numbers=tuple(range(len(rows)))[n : n + size])
+            for n in starts
+        ]
+
+    def _fitting(self, n_tokens: int, most: int) -> int:
+        return observed_together(self.model, n_tokens, len(self.scopes), most, self.config.max_memory)
+
+    def _measured(self, texts: Sequence[TokenisedText], batch: Batch) -> Iterator[tuple[int, Row | Problem]]:
+        """What is measured of each sequence of a batch, with its number.
 
         After a failure one by one, to find whose it was.
         """
+        together = [texts[number] for number in batch.numbers]
         try:
-            return [self._row(observed) for observed in observe(self.model, batch, self.scopes)]
+            measured: list[Row | Problem] = [*map(self._row, observe(self.model, together, self.scopes, batch))]
         except MACHINE_ERRORS:
             raise
         except SEQUENCE_ERRORS as error:
             if out_of_memory(error):  # torch says so in a RuntimeError
                 raise MemoryError(str(error)) from error
-            if len(batch) > 1:
-                return [row for tokenised in batch for row in self._measured([tokenised], problems)]
-            problems.append(_problem(batch[0].source, error, "measuring"))
-            return []
+            if len(together) > 1:
+                for number in batch.numbers:
+                    yield from self._measured(texts, Batch(texts[number].tensor[None], numbers=(number,)))
+                return
+            measured = [_problem(together[0].source, error, "measuring")]
+        yield from zip(batch.numbers, measured, strict=True)
 
-    def _row(self, observed: Observation) -> tuple[list[Any], float]:
+    def _row(self, observed: Observation) -> Row:
         measured = [study.measure(observed) for study in self.studies]
         return measured, observed.maps.worst_completeness()[0] if self.scopes else 0.0
 

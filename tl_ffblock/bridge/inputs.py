@@ -270,7 +270,8 @@ def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
             yield joined
             joined = []
         joined, longest = [*joined, *by_length[length]], length
-    yield joined
+    if joined:
+        yield joined
 
 
 def _lengthened(model: Model, sequences: Sequence[Int[Tensor, " _"]], numbers: tuple[int, ...]) -> Batch:

@@ -19,24 +19,35 @@ from tl_ffblock._version import __version__
 from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import DEFAULTS, CallOptions, Ids, Layers, MapOptions, Run, Texts, Tokens, open_run
-from tl_ffblock.errors import CompletenessError
+from tl_ffblock.errors import CompletenessError, InputError, brief
 from tl_ffblock.layer.fast.buffers import Buffers, Stack, stacks
 from tl_ffblock.layer.fast.vector_norms import errors_of_cell, errors_of_column, norms_of_stack
-from tl_ffblock.layer.heads import AskedHeads, channel_names, head_norms, head_numbers, refuse_captum, with_heads
+from tl_ffblock.layer.heads import (
+    AskedHeads,
+    channel_names,
+    expert_names,
+    expert_norms,
+    head_norms,
+    head_numbers,
+    refuse_captum,
+    with_experts,
+    with_heads,
+)
 from tl_ffblock.layer.linear import Decomposition, decompose_record
 from tl_ffblock.layer.neurons import RowNeurons, neuron_name, neurons_of_row
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, Positions, chosen_positions, whole_number
-from tl_ffblock.layer.records import LayerRecord, Settings, on_cpu
+from tl_ffblock.layer.records import LayerRecord, Settings, feed_forwards, on_cpu
 from tl_ffblock.layer.scopes import feed_step, select_scopes
 from tl_ffblock.progress import Progress
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.neuron_table import NeuronShares
-from tl_ffblock.results.tables import TABLES, HeadTable, ScopeTable
+from tl_ffblock.results.tables import TABLES, ExpertTable, HeadTable, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
-_HEADS = "heads"
+_HEADS, _EXPERTS = "heads", "experts"
 # Errors that are checked with a layer's tables and not kept.
-_OF_COLUMN, _OF_CELL = "errors of a column", "errors of a cell"
+_OF_COLUMN, _OF_CELL, _OF_EXPERTS = "errors of a column", "errors of a cell", "errors of the sum over experts"
+_ALL_EXPERTS = "all experts together"
 
 
 @overload
@@ -48,6 +59,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = ...,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     progress: bool = ...,
     **options: Unpack[MapOptions],
 ) -> ContributionMaps: ...
@@ -60,6 +72,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = ...,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     progress: bool = ...,
     **options: Unpack[MapOptions],
 ) -> list[ContributionMaps]: ...
@@ -72,6 +85,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = ...,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     progress: bool = ...,
     **options: Unpack[MapOptions],
 ) -> Any: ...
@@ -84,6 +98,7 @@ def contribution_maps(
     scopes: Sequence[str] | str | None = None,
     queries: Positions = None,
     heads: AskedHeads = False,
+    experts: AskedHeads = False,
     progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> ContributionMaps | list[ContributionMaps]:
@@ -105,6 +120,8 @@ def contribution_maps(
             all. Cost grows with their number.
         heads: Heads with maps of their own, `maps.heads`, True for all; the residual is one more channel, and as vectors
             all sum to the token's part. Each costs up to as much as all else (12: 5 times at 15 tokens, 10 at 64).
+        experts: Experts of a mixture of experts with maps of their own, `maps.experts`, True for all; one more channel goes through
+            no expert. All vectors of the layer are made for them, and their sum is compared with the map.
         attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
         token_type_ids: The segment of each token, for BERT.
         progress: Whether a long call shows a bar at a terminal or in a notebook.
@@ -138,7 +155,7 @@ def contribution_maps(
     asked = Asked("contribution_maps", n_scopes=n_scopes, channels=n_heads + 1 if n_heads else 0)
     run, _ = fitted(run, asked, options.get("max_memory"))
     with Progress(run.model.name, len(run.batches) * len(run.layers), "layers", shown=progress) as bar:
-        tables = MapTables(run, scopes, heads, bar)
+        tables = MapTables(run, scopes, heads, bar, experts)
         run.deliver(tables)
     return run.as_asked(tables.results())
 
@@ -151,6 +168,7 @@ def decompose(
     layer: SupportsIndex,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     **options: Unpack[CallOptions],
 ) -> Decomposition: ...
 @overload
@@ -161,6 +179,7 @@ def decompose(
     layer: SupportsIndex,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     **options: Unpack[CallOptions],
 ) -> list[Decomposition]: ...
 @overload
@@ -171,6 +190,7 @@ def decompose(
     layer: SupportsIndex,
     queries: Positions = ...,
     heads: AskedHeads = ...,
+    experts: AskedHeads = ...,
     **options: Unpack[CallOptions],
 ) -> Any: ...
 @spelled_out(CallOptions, DEFAULTS)
@@ -181,6 +201,7 @@ def decompose(
     layer: SupportsIndex,
     queries: Positions = None,
     heads: AskedHeads = False,
+    experts: AskedHeads = False,
     **options: Unpack[CallOptions],
 ) -> Decomposition | list[Decomposition]:
     """All vectors of one layer, scope by scope: `parts.sum(1) + bias + remainder = whole`.
@@ -193,6 +214,7 @@ def decompose(
         layer: One layer number, negative from the end.
         queries: Positions to write as sums, in the order of the rows; None means all.
         heads: Attention heads whose own vectors are kept too, True for all; each takes the memory of all parts.
+        experts: Likewise experts of a mixture of experts, `experts(scope)`, and what goes through none.
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
             value_bias, rtol, precision.
 
@@ -205,7 +227,7 @@ def decompose(
     """
     run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
     run.settings.refuse_rounding("vectors")
-    numbers = heads_of_run(run, heads)
+    numbers, chosen = heads_of_run(run, heads), experts_of_run(run, experts)[0]
 
     def measure(record: LayerRecord, number: int) -> Decomposition:
         rows = record.rows(run.sequences[number].order.to(record.queries.device))
@@ -213,6 +235,11 @@ def decompose(
         errors = {scope: plain.completeness(scope) for scope in plain.scopes}
         certify(run.model, record.layer, plain.queries, errors, run.settings)
         result = with_heads(plain, rows, run.settings, numbers)
+        if chosen:
+            result, missed = with_experts(result, rows, run.settings, chosen)
+            for scope, of_query in missed.items():
+                error = float(of_query.max())
+                _refuse_other_norms(run.model, record.layer, scope, _ALL_EXPERTS, error, run.settings)
         if numbers:
             by_head = {scope: result.heads(scope).norm(dim=-1)[None] for scope in result.scopes}
             stack = Stack((number,), rows, plain.queries)
@@ -324,6 +351,21 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
     if heads:
         refuse_captum(run.settings)
     return heads
+
+
+def experts_of_run(run: Run, asked: AskedHeads) -> tuple[tuple[int, ...], int]:
+    """The experts asked for, and how many a layer has: those of its router, then a shared one.
+
+    Raises:
+        InputError: if there is no such expert, or the model has none.
+    """
+    if asked is False:
+        return (), 0
+    layer = next((layer for layer in run.model.layers if layer.has_experts), None)
+    if layer is None:
+        raise InputError(f"experts={brief(asked)}: {run.model.name} has no mixture of experts. Omit experts.")
+    n_experts = len(feed_forwards(layer.read(run.settings.dtype)))
+    return head_numbers(asked, n_experts, "experts"), n_experts
 
 
 def certify(
@@ -470,10 +512,12 @@ class MapTables:
         scopes: Sequence[str] | str | None,
         heads: AskedHeads = False,
         progress: Progress | None = None,
+        experts: AskedHeads = False,
     ) -> None:
         self.run = run
         self.scopes = select_scopes(run.model.family.order, scopes)
         self.heads = heads_of_run(run, heads)
+        self.experts, self._n_experts = experts_of_run(run, experts)
         self._progress = progress
         self._buffers = Buffers()
         self._tables = LayerTables(run.layers)
@@ -494,10 +538,26 @@ class MapTables:
             if self.heads:
                 by_head = head_norms(stack, settings, self.scopes, self.heads, buffers=self._buffers, products=products)
                 found |= {_HEADS: by_head, _OF_CELL: errors_of_cell(stack, by_head, self.heads, settings)}
+            if self.experts:
+                found |= self._by_expert(stack, norms.values)
             tables = {(name, scope): table for name, by_scope in found.items() for scope, table in by_scope.items()}
             self._tables.keep(layer, stack.numbers, tables, partial(self._certified, layer, stack.numbers, key))
         if self._progress is not None:
             self._progress.step()
+
+    def _by_expert(self, stack: Stack, values: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+        """Tables [sequence channel query key] of the experts asked for, and of all of them the error of the sum."""
+        n_experts, kept = self._n_experts, [*self.experts, -1]
+        if stack.record.routing is None:  # a dense layer among those of experts: all goes through none
+            whole = {scope: table[:, None] for scope, table in values.items()}
+            none = {
+                scope: torch.zeros_like(table).expand(-1, len(self.experts), -1, -1) for scope, table in whole.items()
+            }
+            return {_EXPERTS: {scope: torch.cat([none[scope], table], dim=1) for scope, table in whole.items()}}
+        of_one = {scope: table[0] for scope, table in values.items()}  # layers of experts are never stacked
+        norms, errors = expert_norms(stack.record, self.run.settings, of_one, n_experts)
+        of_errors = {scope: error[None] for scope, error in errors.items()}
+        return {_EXPERTS: {scope: table[None, kept] for scope, table in norms.items()}, _OF_EXPERTS: of_errors}
 
     def _certified(
         self, layer: int, numbers: tuple[int, ...], key: int, tables: Mapping[tuple[str, str], Tensor]
@@ -511,11 +571,12 @@ class MapTables:
             for index, asked in enumerate(queries):
                 errors = {scope: table[index, : len(asked)] for scope, table in named["completeness"].items()}
                 certify(run.model, layer, asked, errors, settings)
-        for scope, table in named.pop(_OF_COLUMN, {}).items():
-            if not bool((table <= settings.rtol).all()):
-                for index, asked in enumerate(queries):
-                    worst = float(table[index, : len(asked)].max())
-                    _refuse_other_norms(run.model, layer, scope, f"token {key}", worst, settings)
+        for name, of in ((_OF_COLUMN, f"token {key}"), (_OF_EXPERTS, _ALL_EXPERTS)):
+            for scope, table in named.pop(name, {}).items():
+                if not bool((table <= settings.rtol).all()):
+                    for index, asked in enumerate(queries):
+                        worst = float(table[index, : len(asked)].max())
+                        _refuse_other_norms(run.model, layer, scope, of, worst, settings)
         certify_heads(run.model, layer, named.pop(_OF_CELL, {}), self.heads, settings)
         return {(name, scope): table for name, by_scope in named.items() for scope, table in by_scope.items()}
 
@@ -539,6 +600,8 @@ class MapTables:
         by_name: dict[str, Any] = {name: ScopeTable(tables(name, 1), run.layers) for name in TABLES}
         if self.heads:
             by_name["heads"] = HeadTable(tables(_HEADS, 2), run.layers, channel_names(self.heads))
+        if self.experts:
+            by_name["experts"] = ExpertTable(tables(_EXPERTS, 2), run.layers, expert_names(self.experts))
         return ContributionMaps(
             tokens=sequence.labels,
             layers=run.layers,

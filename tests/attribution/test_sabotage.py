@@ -84,6 +84,11 @@ def of_weights(name: str) -> Spoil:
     return lambda weights: tuple(only(name)(ff) for ff in weights)
 
 
+def next_expert(record: Any) -> Any:
+    """A router that sends every query to the expert after the one it chose."""
+    return dataclasses.replace(record, routing=record.routing.roll(1, dims=1))
+
+
 def twice(part: str) -> Spoil:
     """One of the parts, by name, counted twice in its first layer."""
 
@@ -126,6 +131,8 @@ MADE: dict[str, Callable[[Any, Tensor], Any]] = {
     "maps by captum": lambda m, ids: ffb.contribution_maps(m, ids, method="captum"),
     "vectors": lambda m, ids: ffb.decompose(m, ids, layer=0),
     "vectors by head": lambda m, ids: ffb.decompose(m, ids, layer=0, heads=[1, 3]),
+    "maps by expert": lambda m, ids: ffb.contribution_maps(m, ids, experts=True),
+    "vectors by expert": lambda m, ids: ffb.decompose(m, ids, layer=0, experts=True),
     "neurons": lambda m, ids: ffb.neurons(m, ids, layer=0, query=-1),
     "ALTI": ffb.aggregation.alti,
     "GlobEnc": ffb.aggregation.globenc,
@@ -214,6 +221,8 @@ OPTIMISED = (
     Fault("layer.heads.NormsOfPairs.measure", every, "maps by head", f"scope Attn: {NORMS_OF} head 0"),
     Fault("layer.heads.of_heads", only("value"), "maps by head", f"scope Attn: {NORMS_OF} head 0"),
     Fault("layer.heads._residual_vectors", every, "maps by head", f"scope Atb: {NORMS_OF} residual"),
+    Fault("layer.heads.of_expert", next_expert, "maps by expert", f"scope AtbLnFf: {NORMS_OF} all experts", "mixtral"),
+    Fault("layer.heads.of_expert", next_expert, "vectors by expert", f"scope AtbLnFf: {NORMS_OF} all experts", "mixtral"),
 )
 """Norms by the optimised implementation."""
 

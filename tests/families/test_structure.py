@@ -7,16 +7,18 @@ norms, gates, ...) before TransformerLens wraps it. A map of it would be wrong w
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import bridge_of, wrapped
-from tests.tolerances import COMPLETE_FLOAT32
+from tests.cases import bridge_of, model_of, wrapped
+from tests.tolerances import ALGEBRA, COMPLETE_FLOAT32
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.errors import InputError
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_neox", "olmo2", "mixtral", "glm4", "phi3"])
@@ -174,3 +176,83 @@ def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(family: 
     with torch.no_grad():
         assert (model(tokens[None]) - tiny.hf_model(family, **overrides)(tokens[None]).logits).abs().max() < 1e-4
     assert ffb.contribution_maps(model, tokens).worst_completeness()[0] < COMPLETE_FLOAT32 / 10
+
+
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe")
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", EXPERTS)
+@pytest.mark.parametrize("edited", [False, True])
+def test_experts_sum_to_the_contribution(family: str, edited: bool) -> None:
+    """Vectors through each expert and through none sum to the contribution, at every scope; maps by expert are their norms.
+
+    Before the feed-forward all goes through none, and so does nothing at its output.
+    """
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, 11)
+    hooks = [("blocks.1.hook_attn_out", lambda z, hook: 1.1 * z)] if edited else []
+    maps = ffb.contribution_maps(model, tokens, experts=True, queries=[2, 9, 10], fwd_hooks=hooks)
+    vectors = ffb.decompose(model, tokens, layer=1, experts=True, queries=[2, 9, 10], fwd_hooks=hooks)
+    assert vectors.expert_channels == maps.experts.channels and maps.experts.channels[-1] == "no expert"
+    for scope in vectors.scopes:
+        found = vectors.experts(scope)
+        torch.testing.assert_close(found.sum(dim=0), vectors.parts(scope), **ALGEBRA)
+        torch.testing.assert_close(found.norm(dim=-1), maps.experts[scope, 1], **ALGEBRA)
+        assert bool((found[:-1] == 0).all()) == (scope in ("Attn", "Atb", "AtbLn"))
+    assert (vectors.experts("AtbLnFf")[-1] == 0).all()
+    some = ffb.contribution_maps(model, tokens, experts=[-1, 0], queries=[2, 9, 10], fwd_hooks=hooks)
+    assert some.experts.channels == ("expert 0", maps.experts.channels[-2], "no expert")
+    for scope in some.scopes:
+        torch.testing.assert_close(some.experts[scope], maps.experts[scope][:, [0, -2, -1]])
+    assert some.token_maps("AtbLnFf", experts=True).channels == some.experts.channels
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("family", ["mixtral", "qwen2_moe"])
+def test_an_expert_contributes_what_a_slow_integral_gives(family: str) -> None:
+    """Integrated Gradients of one expert's output from its weights alone, by its derivative at 60 nodes, times the router's weight."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, 7)
+    vectors = ffb.decompose(model, tokens, layer=1, experts=True, value_bias="token")
+    named = model.blocks[1].mlp.original_component.named_parameters()
+    weights = {name.replace("_original_component.", "").removesuffix(".weight"): w.detach() for name, w in named}
+    x, parts = vectors.whole("AtbLn"), vectors.parts("AtbLn")
+    router, (top, chosen) = (p := (x @ weights["gate"].T).softmax(dim=-1)), p.topk(2, dim=-1)
+    sizes = top / top.sum(dim=-1, keepdim=True) if family == "mixtral" else top
+    router = torch.zeros_like(router).scatter(-1, chosen, sizes)
+    experts = [
+        (*up.chunk(2), down)
+        for up, down in zip(weights["experts.gate_up_proj"], weights["experts.down_proj"], strict=True)
+    ]
+    if family == "qwen2_moe":
+        router = torch.cat([router, (x @ weights["shared_expert_gate"].T).sigmoid()], dim=-1)
+        experts.append(tuple(weights[f"shared_expert.{name}_proj"] for name in ("gate", "up", "down")))
+    nodes, of_nodes = np.polynomial.legendre.leggauss(60)
+    for number, (gate, up, down) in enumerate(experts):
+
+        def output(x: Tensor, gate: Tensor = gate, up: Tensor = up, down: Tensor = down) -> Tensor:
+            return (nn.functional.silu(x @ gate.T) * (x @ up.T)) @ down.T
+
+        found = torch.zeros_like(parts)
+        for node, weight in zip((nodes + 1) / 2, of_nodes / 2, strict=True):
+            at = (node * x)[:, None].expand_as(parts).contiguous()
+            found += weight * torch.autograd.functional.jvp(output, at, parts)[1]
+        expected = router[:, number, None, None] * found
+        torch.testing.assert_close(vectors.experts("AtbLnFf")[number], expected, rtol=1e-6, atol=1e-9)
+
+
+def test_dense_layers_go_through_no_expert_and_models_without_experts_have_none() -> None:
+    """Beside layers of experts; with texts of a list, of other lengths."""
+    model = bridge_of("qwen3_moe", mlp_only_layers=[0])
+    texts = torch.stack([tiny.tokens("qwen3_moe", 7, seed=seed) for seed in range(2)])
+    for maps in ffb.contribution_maps(model, texts, experts=True):
+        for scope in maps.scopes:
+            assert (maps.experts[scope, 0][:-1] == 0).all()
+            assert torch.equal(maps.experts[scope, 0][-1], maps[scope, 0])
+    with pytest.raises(InputError, match="experts=True: .* has no mixture of experts"):
+        ffb.contribution_maps(bridge_of("llama"), tiny.tokens("llama", 5), experts=True)
+    with pytest.raises(InputError, match=r"experts=\[9\]: expected True or experts from -4 to 3"):
+        ffb.decompose(model, texts[0], layer=1, experts=[9])
+    with pytest.raises(InputError, match="no experts here"):
+        ffb.decompose(model, texts[0], layer=1).experts("AtbLnFf")
+    with pytest.raises(KeyError, match="no experts here"):
+        ffb.contribution_maps(model, texts[0]).experts["AtbLnFf"]

@@ -1,4 +1,4 @@
-"""Attention heads of a layer: the channels that a token's part is a sum of, and their queries and keys.
+"""Attention heads of a layer, and experts of its feed-forward: the channels that a token's part is a sum of; queries and keys.
 
 Every step of a layer is linear in the parts once pattern, norm scales, router weights and the coefficients
 of Integrated Gradients are those of the run. So a part is a sum over heads, and the residual connection
@@ -14,9 +14,10 @@ is one more term, to every query's own token alone:
    only: bias part, remainder and completeness belong to no head.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial, reduce
+from operator import add
 from typing import SupportsIndex, TypeAlias
 
 import torch
@@ -26,11 +27,11 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts, ProductKey, Stack
-from tl_ffblock.layer.fast.vector_norms import NormsOfPairs
+from tl_ffblock.layer.fast.vector_norms import NormsOfPairs, over_largest
 from tl_ffblock.layer.linear import Decomposition, LinearLayer, Parts, alone, decompose_record, residual
 from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import LayerRecord, Norm, Settings
-from tl_ffblock.layer.scopes import INPUT
+from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Feed, Operation
 from tl_ffblock.signatures import whole
 
 AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Tensor, " head"]
@@ -54,11 +55,11 @@ def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch
     """
     if switch and isinstance(asked, bool):
         return tuple(range(n_heads)) if asked else ()
-    numbers = [whole(number) for number in several(asked)]
+    numbers, what = [whole(number) for number in several(asked)], "experts" if name == "experts" else "heads"
     found = {number % n_heads for number in numbers if number is not None and -n_heads <= number < n_heads}
     if not numbers or not all(number is not None and -n_heads <= number < n_heads for number in numbers):
         raise InputError(
-            f"{name}={brief(asked)}: expected {'True or ' * switch}heads from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
+            f"{name}={brief(asked)}: expected {'True or ' * switch}{what} from {-n_heads} to {n_heads - 1} of a layer of {n_heads}."
         )
     return tuple(sorted(found))
 
@@ -182,6 +183,113 @@ def _residual_vectors(
     unattended = Parts(torch.zeros_like(x)[:, None], torch.zeros_like(x))
     layer = LinearLayer(replace(record, edited=False), settings, unattended, alone(x))
     return {scope: parts.tokens[:, 0] for scope, parts in layer.parts().items() if scope in scopes}
+
+
+NO_EXPERT = "no expert"
+"""The channel of what goes through no expert: skip connections, and the feed-forward of a dense layer among layers of experts."""
+_QUERIES_AT_ONCE = 8
+
+
+def expert_names(experts: Iterable[int]) -> tuple[str, ...]:
+    """The channels of a part after a mixture of experts, the last through none."""
+    return (*(f"expert {expert}" for expert in experts), NO_EXPERT)
+
+
+def of_expert(record: LayerRecord, expert: int | None) -> LayerRecord:
+    """The same run with the router's weights of one expert, or of none."""
+    if record.routing is None:
+        return record
+    kept = torch.zeros_like(record.routing)
+    if expert is not None:
+        kept[:, expert] = record.routing[:, expert]
+    return replace(record, routing=kept)
+
+
+def by_expert(
+    record: LayerRecord, settings: Settings
+) -> Iterator[tuple[int, Int[Tensor, " served"], dict[str, Float[Tensor, "served key d_model"]]]]:
+    """The vectors through each expert that a query was sent to, by scope, at its queries' rows; then, as -1, those through none."""
+    for expert in range(0 if record.routing is None else record.routing.shape[1]):
+        assert record.routing is not None
+        served = record.routing[:, expert].nonzero()[:, 0]
+        if len(served):
+            yield expert, served, _ThroughFeedForward(of_expert(record.rows(served), expert), settings).vectors()
+    parts = LinearLayer(of_expert(record, None), settings).parts()
+    every_row = torch.arange(len(record.queries), device=record.queries.device)
+    yield -1, every_row, {scope: of.tokens for scope, of in parts.items()}
+
+
+class _ThroughFeedForward(LinearLayer):
+    """A layer of which only what goes through its feed-forward counts: what is added to that is zero."""
+
+    def vectors(self) -> dict[str, Float[Tensor, "query key d_model"]]:
+        """The tokens' parts by scope, from the feed-forward on."""
+        return {scope: of.tokens for scope, of in self.parts().items() if scope in self._fed}
+
+    @cached_property
+    def _fed(self) -> set[str]:
+        fed: set[str] = set()
+        for step in STEPS[self.block.order]:
+            if isinstance(step.operation, Feed) or not fed.isdisjoint(step.operands):
+                fed.add(step.scope)
+        return fed
+
+    def jvp(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
+        if isinstance(operation, Add) and (fed := self._fed & {operation.left, operation.right}):
+            return reduce(add, [done[name] for name in sorted(fed)])
+        return super().jvp(operation, done)
+
+
+def expert_norms(
+    record: LayerRecord, settings: Settings, values: Mapping[str, Float[Tensor, "query key"]], n_experts: int
+) -> tuple[dict[str, Float[Tensor, "channel query key"]], dict[str, Float[Tensor, " query"]]]:
+    """Norms of the vectors through each expert, then through none, by scope; and how far the norm of their sum is from the map.
+
+    Args:
+        record: One layer of one sequence.
+        settings: How the decomposition is made.
+        values: The maps by scope.
+        n_experts: Experts of the model's layers.
+    """
+    norms = {scope: table.new_zeros(n_experts + 1, *table.shape) for scope, table in values.items()}
+    sums = {scope: torch.zeros_like(table) for scope, table in values.items()}
+    for start in range(0, len(record.queries), _QUERIES_AT_ONCE):
+        rows = slice(start, start + _QUERIES_AT_ONCE)
+        total: dict[str, Tensor] = {}
+        for channel, served, vectors in by_expert(record.rows(rows), settings):
+            for scope in vectors.keys() & values.keys():
+                norms[scope][channel, start + served] = vectors[scope].norm(dim=-1)
+                shape = (len(sums[scope][rows]), *vectors[scope].shape[1:])
+                total.setdefault(scope, vectors[scope].new_zeros(shape))[served] += vectors[scope]
+        for scope, vectors_sum in total.items():
+            sums[scope][rows] = vectors_sum.norm(dim=-1)
+    return norms, {scope: over_largest(sums[scope] - table, table).amax(dim=-1) for scope, table in values.items()}
+
+
+def with_experts(
+    decomposition: Decomposition, record: LayerRecord, settings: Settings, experts: Sequence[int]
+) -> tuple[Decomposition, dict[str, Float[Tensor, " query"]]]:
+    """A record's decomposition with the vectors through some experts, then through none; and how far all of them miss the parts.
+
+    Args:
+        decomposition: Of the record.
+        record: One layer of one sequence.
+        settings: How the decomposition is made.
+        experts: Numbers of the experts whose vectors are kept.
+    """
+    parts = {scope: decomposition.parts(scope) for scope in decomposition.scopes}
+    vectors = {scope: of.new_zeros(len(experts) + 1, *of.shape) for scope, of in parts.items()}
+    total = {scope: torch.zeros_like(of) for scope, of in parts.items()}
+    for expert, served, found in by_expert(record, settings):
+        for scope, of in found.items():
+            total[scope][served] += of
+            if expert in experts or expert < 0:
+                vectors[scope][experts.index(expert) if expert >= 0 else -1, served] = of
+    errors = {
+        scope: over_largest((of - parts[scope]).norm(dim=-1), parts[scope].norm(dim=-1)).amax(dim=-1)
+        for scope, of in total.items()
+    }
+    return replace(decomposition, expert_channels=expert_names(experts), by_expert=vectors), errors
 
 
 @dataclass(frozen=True)

@@ -474,6 +474,10 @@ class Decomposition(Result):
     """Names of the head axis of `heads`: "head 0", ..., and "residual", last; empty where heads were not asked for."""
     by_head: Mapping[str, Float[Tensor, "head query key d_model"]] = field(default_factory=dict)
     """By scope; `heads(scope)` reads them."""
+    expert_channels: tuple[str, ...] = ()
+    """Names of the first axis of `experts`: "expert 0", ..., and "no expert", last; empty where experts were not asked for."""
+    by_expert: Mapping[str, Float[Tensor, "expert query key d_model"]] = field(default_factory=dict)
+    """By scope; `experts(scope)` reads them."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -494,6 +498,17 @@ class Decomposition(Result):
         if not self.by_head:
             raise InputError("no heads here: decompose(model, input, layer=..., heads=True) keeps their vectors.")
         return self.by_head[scope]
+
+    def experts(self, scope: str) -> Float[Tensor, "expert query key d_model"]:
+        """The vectors through each expert, then through none, as `expert_channels` names them; with all experts they sum to `parts`.
+
+        Raises:
+            InputError: if experts were not asked for.
+        """
+        self._at(scope)
+        if not self.by_expert:
+            raise InputError("no experts here: decompose(model, input, layer=..., experts=True) keeps their vectors.")
+        return self.by_expert[scope]
 
     def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
         """The bias part."""

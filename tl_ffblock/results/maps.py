@@ -27,16 +27,16 @@ from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.result import Result, as_described, views
 from tl_ffblock.results.intervals import identity_of
-from tl_ffblock.results.tables import TABLES, Arithmetic, HeadTable, ScopeTable, alike, combined, pairwise
+from tl_ffblock.results.tables import TABLES, Arithmetic, ExpertTable, HeadTable, ScopeTable, alike, combined, pairwise
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
 
 # Sums, differences and means of maps; of several completeness errors the worst is kept.
 _COMBINED = Arithmetic(
-    same=("layers", "scopes", "queries", "order", "causal", "heads.channels"),
+    same=("layers", "scopes", "queries", "order", "causal", "heads.channels", "experts.channels"),
     joined=("tokens", "model", "provenance"),
-    numbers=("values", "bias", "remainder", "heads"),
+    numbers=("values", "bias", "remainder", "heads", "experts"),
     largest=("completeness", "signed"),
 )
 # Under which names a difference's provenance has what it is of.
@@ -52,7 +52,8 @@ class ContributionMaps(Result):
     model's own layer number, negative ones counted from the last layer held. Rows are the positions
     in `queries` (all of them unless asked otherwise), columns all tokens. `bias`, `remainder` and
     `completeness` are indexed the same way and give one number per query. Where heads were asked for,
-    `maps.heads[scope, layer]` is `Float[head query key]`, its first axis named by `maps.heads.channels`.
+    `maps.heads[scope, layer]` is `Float[head query key]`, its first axis named by `maps.heads.channels`; so are `maps.experts` of
+    a mixture of experts.
 
     Results of equally many tokens, the same layers, scopes and queries can be added, subtracted and
     averaged (`ContributionMaps.mean`); `==` compares all labels and numbers.
@@ -82,6 +83,8 @@ class ContributionMaps(Result):
     """True where numbers can be negative, as in a difference of two results."""
     heads: HeadTable = dataclasses.field(default_factory=HeadTable)
     """Float[layer head query key] by scope: contributions through each head and the residual, where they were asked for."""
+    experts: ExpertTable = dataclasses.field(default_factory=ExpertTable)
+    """Float[layer expert query key] by scope: contributions through each expert and through none, where they were asked for."""
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """How the numbers were made: method, value_bias, rtol, dtype, versions."""
 
@@ -119,6 +122,7 @@ class ContributionMaps(Result):
         sides: dict[str, tuple[int, ...]] = dict.fromkeys(TABLES, (n_queries,)) | {
             "values": (n_queries, n_tokens),
             "heads": (len(self.heads.channels), n_queries, n_tokens),
+            "experts": (len(self.experts.channels), n_queries, n_tokens),
         }
         for name, side in sides.items():
             table = getattr(self, name)
@@ -139,33 +143,43 @@ class ContributionMaps(Result):
         """The cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
-    def token_maps(self, scopes: Sequence[str] | str | None = None, *, heads: bool = False) -> TokenMaps:
+    def token_maps(
+        self, scopes: Sequence[str] | str | None = None, *, heads: bool = False, experts: bool = False
+    ) -> TokenMaps:
         """The maps of some scopes (None: all) as one tensor [layer channel query key], the scopes as channels.
 
         Args:
             scopes: Which scopes, in this order.
             heads: Whether the channels are the heads and the residual, of one scope.
+            experts: Whether the channels are the experts and what goes through none, of one scope.
 
         Raises:
-            ScopeKeyError: if a scope is missing, or the maps were made without heads.
-            InputError: if no scope is given, or several where channels are the heads of one.
+            ScopeKeyError: if a scope is missing, or the maps were made without heads or experts.
+            InputError: if no scope is given, or several where channels are the heads or experts of one, or both are asked for.
         """
         named = self.scopes if scopes is None else tuple(several(scopes))
         if not named:
             raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
-        if heads and len(named) > 1:
-            raise InputError(f"heads=True of {len(named)} scopes: channels are the heads of one, such as {named[0]!r}.")
+        if heads and experts:
+            raise InputError(
+                "heads=True with experts=True: channels are the heads or the experts. Give one of the two."
+            )
+        by = "experts" if experts else "heads"
+        if (heads or experts) and len(named) > 1:
+            raise InputError(f"{by}=True of {len(named)} scopes: channels are the {by} of one, such as {named[0]!r}.")
+        split = self.experts if experts else self.heads if heads else None
         return TokenMaps(
-            values=self.heads[named[0]] if heads else torch.stack([self[scope] for scope in named], dim=1),
+            values=torch.stack([self[scope] for scope in named], dim=1) if split is None else split[named[0]],
             tokens=self.tokens,
             layers=self.layers,
-            channels=self.heads.channels if heads else named,
+            channels=named if split is None else split.channels,
             queries=self.queries,
             causal=self.causal,
             model=self.model,
             signed=self.signed,
             sides=self.sides if self.signed else (),
-            kind="difference of " * self.signed + (f"{named[0]} contributions by head" if heads else "contributions"),
+            kind="difference of " * self.signed
+            + ("contributions" if split is None else f"{named[0]} contributions by {by[:-1]}"),
             provenance=self.provenance,
         )
 

@@ -95,6 +95,14 @@ class HeadTable(ScopeTable):
         return super()._missing(scope) if self.channels else none
 
 
+class ExpertTable(HeadTable):
+    """The same by expert of a mixture of experts: "expert 0", ..., and "no expert", last."""
+
+    def _missing(self, scope: object) -> str:
+        none = "no experts here: these maps were made without. contribution_maps(model, input, experts=True) has them."
+        return super()._missing(scope) if self.channels else none
+
+
 class Arithmetic(NamedTuple):
     """What becomes of the fields of several results that become one; every other field is the first's.
 

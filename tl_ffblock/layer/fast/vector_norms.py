@@ -651,9 +651,7 @@ def errors_of_column(
         return {}
     parts = _channels_of_key(stack, key, settings, by_head=False).parts(scopes)
     norms = {scope: parts[scope].tokens.sum(dim=1).norm(dim=-1).view(values[scope].shape[:2]) for scope in scopes}
-    return {
-        scope: _over_largest(values[scope][..., key] - norms[scope], values[scope].amax(dim=-1)) for scope in scopes
-    }
+    return {scope: _over(values[scope][..., key] - norms[scope], values[scope].amax(dim=-1)) for scope in scopes}
 
 
 def errors_of_cell(
@@ -675,11 +673,16 @@ def errors_of_cell(
     for scope, parts in _channels_of_key(Stack((0,), first), key, settings, by_head=True).parts().items():
         if scope in by_head:
             norms, table = parts.tokens[0, [*heads, -1]].norm(dim=-1), by_head[scope][0, :, 0]
-            errors[scope] = _over_largest(table[:, key] - norms, table.amax(dim=-1))
+            errors[scope] = _over(table[:, key] - norms, table.amax(dim=-1))
     return errors
 
 
-def _over_largest(miss: Tensor, largest: Tensor) -> Tensor:
+def over_largest(miss: Float[Tensor, "*shape key"], norms: Float[Tensor, "*shape key"]) -> Float[Tensor, "*shape key"]:
+    """How far numbers are from the norms of their row, over the row's largest."""
+    return _over(miss, norms.amax(dim=-1, keepdim=True))
+
+
+def _over(miss: Tensor, largest: Tensor) -> Tensor:
     return miss.abs() / torch.where(largest == 0, 1, largest)
 
 

@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex, TypeAlias, Unpack, overload
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tl_ffblock._version import __version__
 from tl_ffblock.bridge.memory import Asked, fitted
@@ -227,7 +228,7 @@ def decompose(
     """
     run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
     run.settings.refuse_rounding("vectors")
-    numbers, chosen = heads_of_run(run, heads), experts_of_run(run, experts)[0]
+    numbers, chosen = heads_of_run(run, heads), experts_of_run(run, experts)
 
     def measure(record: LayerRecord, number: int) -> Decomposition:
         rows = record.rows(run.sequences[number].order.to(record.queries.device))
@@ -353,19 +354,18 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
     return heads
 
 
-def experts_of_run(run: Run, asked: AskedHeads) -> tuple[tuple[int, ...], int]:
-    """The experts asked for, and how many a layer has: those of its router, then a shared one.
+def experts_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
+    """The experts asked for: those of a layer's router, then a shared one.
 
     Raises:
         InputError: if there is no such expert, or the model has none.
     """
     if asked is False:
-        return (), 0
+        return ()
     layer = next((layer for layer in run.model.layers if layer.has_experts), None)
     if layer is None:
         raise InputError(f"experts={brief(asked)}: {run.model.name} has no mixture of experts. Omit experts.")
-    n_experts = len(feed_forwards(layer.read(run.settings.dtype)))
-    return head_numbers(asked, n_experts, "experts"), n_experts
+    return head_numbers(asked, len(feed_forwards(layer.read(run.settings.dtype))), "experts")
 
 
 def certify(
@@ -517,7 +517,7 @@ class MapTables:
         self.run = run
         self.scopes = select_scopes(run.model.family.order, scopes)
         self.heads = heads_of_run(run, heads)
-        self.experts, self._n_experts = experts_of_run(run, experts)
+        self.experts = experts_of_run(run, experts)
         self._progress = progress
         self._buffers = Buffers()
         self._tables = LayerTables(run.layers)
@@ -547,17 +547,13 @@ class MapTables:
 
     def _by_expert(self, stack: Stack, values: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Tables [sequence channel query key] of the experts asked for, and of all of them the error of the sum."""
-        n_experts, kept = self._n_experts, [*self.experts, -1]
         if stack.record.routing is None:  # a dense layer among those of experts: all goes through none
-            whole = {scope: table[:, None] for scope, table in values.items()}
-            none = {
-                scope: torch.zeros_like(table).expand(-1, len(self.experts), -1, -1) for scope, table in whole.items()
-            }
-            return {_EXPERTS: {scope: torch.cat([none[scope], table], dim=1) for scope, table in whole.items()}}
+            before = (0, 0, 0, 0, len(self.experts), 0)
+            return {_EXPERTS: {scope: pad(table[:, None], before) for scope, table in values.items()}}
         of_one = {scope: table[0] for scope, table in values.items()}  # layers of experts are never stacked
-        norms, errors = expert_norms(stack.record, self.run.settings, of_one, n_experts)
-        of_errors = {scope: error[None] for scope, error in errors.items()}
-        return {_EXPERTS: {scope: table[None, kept] for scope, table in norms.items()}, _OF_EXPERTS: of_errors}
+        norms, errors = expert_norms(stack.record, self.run.settings, of_one)
+        kept = {scope: table[None, [*self.experts, -1]] for scope, table in norms.items()}
+        return {_EXPERTS: kept, _OF_EXPERTS: {scope: error[None] for scope, error in errors.items()}}
 
     def _certified(
         self, layer: int, numbers: tuple[int, ...], key: int, tables: Mapping[tuple[str, str], Tensor]

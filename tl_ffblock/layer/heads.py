@@ -241,17 +241,18 @@ class _ThroughFeedForward(LinearLayer):
 
 
 def expert_norms(
-    record: LayerRecord, settings: Settings, values: Mapping[str, Float[Tensor, "query key"]], n_experts: int
+    record: LayerRecord, settings: Settings, values: Mapping[str, Float[Tensor, "query key"]]
 ) -> tuple[dict[str, Float[Tensor, "channel query key"]], dict[str, Float[Tensor, " query"]]]:
     """Norms of the vectors through each expert, then through none, by scope; and how far the norm of their sum is from the map.
 
     Args:
-        record: One layer of one sequence.
+        record: A layer of experts of one sequence.
         settings: How the decomposition is made.
         values: The maps by scope.
-        n_experts: Experts of the model's layers.
     """
-    norms = {scope: table.new_zeros(n_experts + 1, *table.shape) for scope, table in values.items()}
+    assert record.routing is not None
+    n_channels = record.routing.shape[1] + 1
+    norms = {scope: table.new_zeros(n_channels, *table.shape) for scope, table in values.items()}
     sums = {scope: torch.zeros_like(table) for scope, table in values.items()}
     for start in range(0, len(record.queries), _QUERIES_AT_ONCE):
         rows = slice(start, start + _QUERIES_AT_ONCE)

@@ -1,12 +1,16 @@
 """What the maps of a hundred short prompts cost, in forward passes of the same prompts.
 
     python benchmarks/prompts.py [--rounds 5] [--models smollm2 gpt2] [--fast] [--json docs/prompts.json]
+    python benchmarks/prompts.py --corpus sst2.txt blimp.txt [--rounds 3] [--json docs/prompts.json]
 
 The prompts are indirect-object sentences of 12 to 20 tokens, made here. A round does in turn, on one thread and in
 CPU seconds: one forward pass of all prompts (those of equal length together, with logits), maps of all rows, maps of the
 last row, all rows of one prompt alone, and a forward pass of this one. A figure is the median over rounds of the
 ratio within a round, so that a machine whose speed changes changes both sides. A loop over prompts, every vector made,
 and captum are slow: they are timed on some prompts or layers, beside a forward pass of their own, and scaled.
+
+With `--corpus` it does only what a corpus run does with the first texts of each file: all shards one text at a time, then in
+default batches, in turn; the other figures of the JSON file stay.
 """
 
 import argparse
@@ -23,12 +27,16 @@ from speed import GPT2, build, machine
 from torch import Tensor
 
 import tl_ffblock as ffb
+from tl_ffblock.corpus.shards import cut_into_shards
+from tl_ffblock.corpus.worker import Worker
+from tl_ffblock.experiments import Config, study
 
 N_PROMPTS = 100
 SHORTEST, LONGEST = 12, 20
 """Tokens of a prompt."""
 SAMPLE = 10
 """Prompts of which slow ways are timed."""
+CORPUS_TEXTS, SHARD_SIZES = 32, (8, 32)
 MAIN = ("all rows", "last row", "one prompt alone")
 SLOW = ("a loop over prompts", "every vector made", "captum")
 
@@ -169,15 +177,63 @@ def measure(names: Sequence[str], rounds: int, *, slow: bool) -> dict[str, Any]:
     return results
 
 
+def corpus_ratios(name: str, model: Any, data: Path, rounds: int) -> dict[str, Any]:
+    """What a corpus run's shards take in default batches, by what they take one text at a time; for each size of shards."""
+    specs, figures = [study("contextualization")], dict[str, Any]()
+    for shard_size in SHARD_SIZES:
+        ways = {}
+        for batch_size in (1, None):
+            config = Config(
+                name,
+                str(data),
+                out="",
+                limit=CORPUS_TEXTS,
+                mask_fraction=0.0,
+                shard_size=shard_size,
+                batch_size=batch_size,
+            )
+            shards, worker = cut_into_shards(config), Worker(config, specs, model)
+            ways[batch_size] = worker, [texts for _, texts in shards.texts(set(shards.numbers))]
+        rows = []
+        for _ in range(rounds):
+            alone, together = (
+                seconds(lambda: [worker.compute(texts) for texts in shards]) for worker, shards in ways.values()
+            )
+            rows.append(together / alone)
+            print(f"{name} {data.stem} shards of {shard_size}: {alone:.1f} s alone, {rows[-1]:.2f} of it", flush=True)
+        figures[str(shard_size)] = [statistics.median(rows), min(rows), max(rows)]
+    worker, shards = ways[None]
+    tokens = [len(worker.tokenise(text).ids) for texts in shards for text in texts]
+    return {"model": name, "data": data.stem, "tokens": statistics.mean(tokens), "of_shards": figures}
+
+
+def corpora(files: Sequence[Path], rounds: int) -> dict[str, Any]:
+    """All figures of corpus runs."""
+    torch.set_num_threads(1)
+    rows = []
+    for name in ("minilm", "smollm2"):
+        model = ffb.load_model(name)
+        ffb.contribution_maps(model, "layers are checked once a model")
+        rows += [corpus_ratios(name, model, file, rounds) for file in files]
+    return machine() | {"rounds": rounds, "texts": CORPUS_TEXTS, "rows": rows}
+
+
 def main() -> None:
     """Print the figures; write them where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--models", nargs="+", choices=("smollm2", "gpt2"), default=["smollm2", "gpt2"])
     parser.add_argument("--fast", action="store_true", help="leave out a loop, vectors and captum")
+    parser.add_argument(
+        "--corpus", nargs="+", type=Path, metavar="TEXTS.txt", help="corpus runs on the first texts instead"
+    )
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
-    results = measure(options.models, options.rounds, slow=not options.fast)
+    if options.corpus:
+        held = json.loads(options.json.read_text()) if options.json else {}
+        results = held | {"corpus": corpora(options.corpus, options.rounds)}
+    else:
+        results = measure(options.models, options.rounds, slow=not options.fast)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -76,6 +76,30 @@ def prompts() -> str:
     return f"{where}\n\n{table(head, rows)}"
 
 
+CORPUS_MODELS = PROMPT_MODELS | {"minilm": "MiniLM"}
+CORPORA = {"sst2": "SST-2 (dev)", "blimp": "BLiMP, a sentence of each paradigm in turn"}
+
+
+def corpus() -> str:
+    """What default batches of a corpus run take, by what single texts do."""
+    stored = json.loads(PROMPTS.read_text())["corpus"]
+    sizes = tuple(stored["rows"][0]["of_shards"])
+    rows = [
+        (
+            CORPUS_MODELS[row["model"]],
+            CORPORA[row["data"]],
+            f"{row['tokens']:.0f}",
+            *("{:.2f} ({:.2f} to {:.2f})".format(*row["of_shards"][size]) for size in sizes),
+        )
+        for row in stored["rows"]
+    ]
+    where = (
+        f"First {stored['texts']} texts, one thread, {stored['rounds']} rounds; {stored['machine']} ({stored['flags']}), torch "
+        f"{stored['torch']}, {stored['date']}."
+    )
+    return f"{where}\n\n{table(('model', 'texts', 'tokens of a text, mean', *(f'shards of {size}' for size in sizes)), rows)}"
+
+
 ATTRIBUTION = STORED.with_name("attribution.json")
 """The run of benchmarks/propagation.py."""
 
@@ -440,6 +464,7 @@ def memory() -> str:
 PROMPT_BLOCKS = {
     "memory": memory,
     "prompts": prompts,
+    "corpus": corpus,
     "page": page,
     "gpu": gpu,
     "bound": bound,

@@ -111,7 +111,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     again = options.only and options.json is not None
-    stored: dict[str, Any] = {"calls": {}, **(json.loads(options.json.read_text()) if again else {})}
+    stored: dict[str, Any] = json.loads(options.json.read_text()) if again else {}
+    stored["calls"] = stored.pop("calls", {})  # the last entry
     for make in (lambda: calls_of_llama(options, stored), calls_of_long):
         if options.only and (options.only in LONG_NAME) != (make is calls_of_long):
             continue

@@ -361,7 +361,7 @@ def estimates() -> str:
 
 ASKS = {
     "attribution_patching, gradient": 'what changes when the head is patched? An estimate with `rules="gradient"` (the plain gradient)',
-    "attribution_patching, patching": 'the same with `rules="patching"` (the default: norm scales held fixed)',
+    "attribution_patching, patching": 'the same question, with `rules="patching"` (the default: fixed norm scales, IG activations)',
     "attribute": "how much of the logit passes through the head, directly or by way of later layers?",
     "direct_logit_attribution": "how much of the logit does the head write directly?",
     "contribution_maps": "how long are the vectors that the head adds at the last position, without those of the first token?",
@@ -384,8 +384,8 @@ def heads() -> str:
     ]
     said = (
         f"Each of the {stored['kinds']['head']['n']} heads of {stored['model']} was patched: its output for the prompt above was "
-        f'replaced by its output for "{stored["corrupted"]}". The table has the correlation of each call with the measured fall of the '
-        "logit difference, over the heads."
+        f'replaced by its output for "{stored["corrupted"]}". The table correlates the values of each call, over heads, with the '
+        "measured fall of the logit difference."
     )
     return f"{said}\n\n{table(('call', 'question', 'Pearson', 'Spearman'), rows)}"
 

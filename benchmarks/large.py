@@ -66,8 +66,6 @@ def measured(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return result, figures | {"peak_gb": peak / 1e9, "over_gb": (peak - before) / 1e9}
 
 
-MAPS_OF = 2
-"""Last layers of the maps of all rows: those of all layers take as many times as long as there are layers."""
 LONG, LONG_NAME = 8192, "attribution of tokens, SmolLM2-135M, 8192 tokens"
 
 
@@ -84,12 +82,11 @@ def calls_of_llama(options: argparse.Namespace, stored: dict[str, Any]) -> dict[
         with torch.no_grad():
             return model(ids[None])
 
-    last = list(range(-MAPS_OF, 0))
     return {
         "forward pass": forward,
         "one attribution": lambda: ffb.attribute(model, ids, ffb.logit(7)),
         "maps of the last row, all layers": lambda: ffb.contribution_maps(model, ids, queries=-1),
-        f"maps of all rows, the last {MAPS_OF} layers": lambda: ffb.contribution_maps(model, ids, layers=last),
+        "maps of all rows, all layers": lambda: ffb.contribution_maps(model, ids),
     }
 
 

@@ -59,6 +59,17 @@ def test_ids_stand_for_tokens_that_no_tokenizer_knows(family: str, tmp_path: Pat
             ffb.attribute(model, tokens, "cat")
 
 
+def test_ids_beyond_a_tokenizers_vocabulary_are_told_apart(reader: Any) -> None:
+    """A vocabulary padded to a round number has ids of no text: each is labelled by its number, not as empty text."""
+    beyond = len(reader.tokenizer)
+    assert reader.cfg.d_vocab > beyond + 1
+    tokens = torch.tensor([1, 5, beyond, beyond + 1, 6])
+    maps = ffb.contribution_maps(reader, tokens)
+    assert maps.tokens[1:] == ("the", f"token {beyond}", f"token {beyond + 1}", "cat")
+    known = identify(reader)
+    assert inputs.quoted(known, tokens[1:3]) == ("'the'", f"token {beyond}")
+
+
 def test_a_tokenizers_output_is_read_as_it_is(reader: Any) -> None:
     """Its ids, padding and all; a pair of sentences is one input of an encoder, with token types, and refused by others."""
     encoding = reader.tokenizer("the cat sat")

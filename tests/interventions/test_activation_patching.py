@@ -227,6 +227,22 @@ def test_pairs_have_answers_positions_and_intervals_of_their_own() -> None:
     assert row["normalised"] == pytest.approx(float(mean.normalised["residual"][0, 2, 1]))
 
 
+def test_a_mean_with_nan_of_one_pair_is_nan_there() -> None:
+    """A mean of patched targets over some pairs, less that of unpatched ones over all, is a number of no pairs."""
+    first, second = prompts()
+    pairs = torch.stack([first, second]), torch.stack([second, first])
+    results = ffb.activation_patching(model_of("gpt2"), *pairs, TARGET, of="mlp")
+    broken = {"mlp": results[1].measured["mlp"].clone()}
+    broken["mlp"][0, 1, 2] = torch.nan
+    mean = type(results)([results[0], results[0], replace(results[1], measured=broken)]).mean()
+    expected = torch.stack(
+        [results[0].values["mlp"], results[0].values["mlp"], replace(results[1], measured=broken).values["mlp"]]
+    )
+    torch.testing.assert_close(mean.values["mlp"], expected.mean(dim=0), equal_nan=True, **ALGEBRA)
+    for end in (mean.low, mean.high):
+        assert torch.equal(end["mlp"][0].isnan(), expected.isnan().any(dim=0))
+
+
 def test_estimates_are_compared_with_what_is_measured() -> None:
     """Where the way to the logits is linear the estimate is the truth; sums over positions beside whole heads; other runs are refused."""
     model, (clean, corrupted) = Case("attn_only_no_norms").model(torch.float64), prompts()

@@ -129,6 +129,27 @@ def test_methods_that_answer_wrongly_are_refused() -> None:
         kc.score({"exact": lambda *_: zero}, known)
 
 
+def test_a_method_that_changes_the_model_is_refused() -> None:
+    """Methods after it would be scored on another model: a hook that stays, weights that are not put back."""
+    (known,) = kc.build("previous token", pairs=1)
+    zero = dict.fromkeys(known.edges, 0.0)
+
+    def hooked(model: Any, *_: Any) -> dict[Any, float]:
+        model.add_hook("blocks.0.hook_attn_out", lambda value, hook: value * 0.5)
+        return zero
+
+    @torch.no_grad()
+    def changed(model: Any, *_: Any) -> dict[Any, float]:
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+        return zero
+
+    for method in (hooked, changed):
+        with pytest.raises(InputError, match="'mine' leaves the model with other logits"):
+            kc.score({"mine": method}, known)
+        known.model.reset_hooks()
+
+
 def test_exact_receivers_see_keys_under_saturated_attention() -> None:
     """On seeds that nobody tuned on: AUROC above .995 and error at most .12; one-pass gradients lose more."""
     methods = {

@@ -360,23 +360,30 @@ def tokenizer_of(hooked: Any) -> Any:
 
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
-    """The tokens as text; their ids without a tokenizer that knows them."""
-    return _texts(model, tokens) or tuple(str(token) for token in tokens.tolist())
+    """The tokens as text; their ids without a tokenizer that knows them, as `token 57` beside tokens that it knows."""
+    texts = _texts(model, tokens)
+    if not texts:
+        return tuple(str(token) for token in tokens.tolist())
+    return tuple(f"token {id}" if text is None else text for id, text in zip(tokens.tolist(), texts, strict=True))
 
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
     """Tokens as a sentence names them: `' Mary'`, or `token 7` without a tokenizer that knows it."""
-    return tuple(map(repr, _texts(model, tokens))) or tuple(f"token {token}" for token in tokens.tolist())
+    texts = _texts(model, tokens) or [None] * len(tokens)
+    return tuple(f"token {id}" if text is None else repr(text) for id, text in zip(tokens.tolist(), texts, strict=True))
 
 
-def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
-    """The tokens as text; none without a tokenizer."""
+def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
+    """The tokens as text, None for ids beyond the tokenizer's vocabulary; nothing where it knows none, or there is none."""
     tokenizer = tokenizer_of(model.hooked)
     if tokenizer is None:
         return ()
+    pieces = tokenizer.convert_ids_to_tokens(tokens.tolist())
     to_text = getattr(model.hooked, "to_str_tokens", None)  # HookedEncoder has none
-    texts = tuple(tokenizer.convert_ids_to_tokens(tokens.tolist()) if to_text is None else to_text(tokens))
-    return texts if any(texts) else ()
+    texts = pieces if to_text is None else to_text(tokens)
+    if not any(texts):
+        return ()
+    return tuple(None if piece is None else text for piece, text in zip(pieces, texts, strict=True))
 
 
 def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:

@@ -193,7 +193,7 @@ class ActivationPatching(Result):
 
     @staticmethod
     def mean(results: "Iterable[ActivationPatching]") -> "ActivationPatching":
-        """The mean over pairs, with 95 % intervals of the effects; normalised are the means.
+        """The mean over pairs, with 95 % intervals of the effects; NaN where one pair's is, and means are normalised, not each pair.
 
         Raises:
             InputError: if there is none, or they are not of the same patches of one model.
@@ -213,13 +213,16 @@ class ActivationPatching(Result):
                     f"cannot average results 0 and {number}: they are of other kinds, layers or positions. Prompts of different "
                     'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
                 )
+        measured = {kind: torch.stack([result.measured[kind] for result in several]) for kind in first.measured}
         intervals = {
             kind: mean_interval(torch.stack([result.values[kind].reshape(table.shape) for result in several]))
             for kind, table in first.measured.items()
         }
+        # A target that was NaN under a patch of one pair has no mean there: unpatched runs are of all pairs.
+        none = {kind: tables.isnan().any(dim=0) for kind, tables in measured.items()}
         return replace(
             first,
-            measured={k: torch.stack([r.measured[k] for r in several]).nanmean(dim=0) for k in first.measured},
+            measured={kind: tables.mean(dim=0) for kind, tables in measured.items()},
             position_tokens=tuple(joined(t, "|") for t in zip(*(r.position_tokens for r in several), strict=True)),
             labels=first.labels if len(several) == 1 else (),
             targets=tuple(joined(words, "|") for words in zip(*(r.targets for r in several), strict=True)),
@@ -227,8 +230,8 @@ class ActivationPatching(Result):
             corrupted=torch.stack([result.corrupted for result in several]).mean(dim=0),
             error=max(result.error for result in several),
             complete=all(result.complete for result in several),
-            low={kind: of_kind.low for kind, of_kind in intervals.items()},
-            high={kind: of_kind.high for kind, of_kind in intervals.items()},
+            low={kind: of_kind.low.masked_fill(none[kind], torch.nan) for kind, of_kind in intervals.items()},
+            high={kind: of_kind.high.masked_fill(none[kind], torch.nan) for kind, of_kind in intervals.items()},
             n_pairs=len(several),
         )
 

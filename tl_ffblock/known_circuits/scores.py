@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.attribution import attribution_patching
@@ -129,8 +129,8 @@ def score(methods: Mapping[str, Method], known: KnownCircuit, *, of: Of = "edges
             prompt's token, of which those are true whose tokens differ.
 
     Raises:
-        InputError: if a method has a control's name, lacks an edge, has an unknown one, or gives a number that is not finite; for
-            nodes or tokens of a kind whose edges are not seen one at a time.
+        InputError: if a method has a control's name, lacks an edge, has an unknown one, gives a number that is not finite, or leaves
+            the model changed; for nodes or tokens of a kind whose edges are not seen one at a time.
     """
     if taken := [name for name in methods if name in CONTROLS]:
         raise InputError(f"methods: {brief(taken[0])} is the name of a control. Use another name.")
@@ -155,7 +155,14 @@ def _ask(
 ) -> Float[np.ndarray, " item"]:
     """A method's numbers in the order of the model's edges or nodes, or of positions."""
     clean, corrupted = torch.tensor(pair.clean), torch.tensor(pair.corrupted)
-    answer = method(known.model if model is None else model, clean, corrupted, known.target(pair))
+    asked, tokens = known.model if model is None else model, clean[None].clone()
+    before = _logits(asked, tokens)
+    answer = method(asked, clean, corrupted, known.target(pair))
+    if not torch.equal(before, _logits(asked, tokens)):
+        raise InputError(
+            f"method {name!r} leaves the model with other logits than before, so that methods after it would be scored on another "
+            "model. Have it remove its hooks (model.reset_hooks()) and put weights back."
+        )
     items, one = known.items(of, pair), of.removesuffix("s")
     if not isinstance(answer, Mapping):
         raise InputError(
@@ -171,6 +178,12 @@ def _ask(
             f"method {name!r} gives {values[~np.isfinite(values)][0]} for one of the {of} of {known.name}: expected finite numbers."
         )
     return values
+
+
+@torch.no_grad()
+def _logits(model: Any, tokens: Int[Tensor, "1 pos"]) -> Float[Tensor, "1 pos d_vocab"]:
+    logits: Tensor = model(tokens)
+    return logits
 
 
 def _measured(

@@ -225,6 +225,13 @@ def test_the_grid_is_resumed_from_its_file(tmp_path: Path) -> None:
         (tmp_path / "bad.csv").write_bytes(content)
         with pytest.raises(MapFileError, match=r"bad\.csv is not a table of scores"):
             kc.score_grid({"mine": mine}, cells, store=tmp_path / "bad.csv", progress=False)
+    rows = (tmp_path / "s.csv").read_text().splitlines(keepends=True)
+    for lines, number in ((rows + rows[1:], 8), (rows[:-1], 3), ([*rows[:-1], rows[-2]], 4)):
+        (tmp_path / "bad.csv").write_text("".join(lines))
+        with pytest.raises(
+            MapFileError, match=rf"bad\.csv has {number} rows of previous token · .*expected one of each of 4"
+        ):
+            kc.score_grid({"mine": mine}, cells, store=tmp_path / "bad.csv", progress=False)
     names = {cell[0] for cell in kc.grid()}
     assert len(names) >= 12 and len(kc.grid()) == len(names) * 24 and not {cell[2].seed for cell in kc.grid()} & {0}
 

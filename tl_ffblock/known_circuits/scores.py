@@ -327,6 +327,7 @@ def score_grid(
     Raises:
         FFBlockError: whatever a method raises.
         InputError: for a file of other methods, another `of` or another number of pairs, or if no known circuit survives.
+        MapFileError: for a file that is not a table of scores, or has a known circuit's rows twice or in part.
     """
     tables, done = _stored(store, methods, of, pairs)
     new, refused = list[pd.DataFrame](), dict[str, str]()
@@ -375,4 +376,10 @@ def _stored(
         raise InputError(
             f"{store} holds scores of {held} with {number} pairs, expected {of} with {pairs}. Use another file."
         )
+    for circuit, of_circuit in table.groupby(list(_CIRCUIT), sort=False, dropna=False)["method"]:
+        if sorted(of_circuit) != sorted({*CONTROLS, *methods}):
+            raise MapFileError(
+                f"{store} has {len(of_circuit)} rows of {' · '.join(map(str, circuit))}, expected one of each of "
+                f"{len({*CONTROLS, *methods})} methods. It was edited or joined of files: remove that known circuit's rows."
+            )
     return [table], set(table[list(_CIRCUIT)].itertuples(index=False, name=None))

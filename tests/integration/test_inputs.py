@@ -207,3 +207,23 @@ def test_caches_that_do_not_fit_are_refused(reader: Any) -> None:
         with pytest.raises(ValueError, match=said) as refused:
             call()
         assert isinstance(refused.value, ffb.FFBlockError)
+
+
+@pytest.mark.parametrize(("family", "left"), [("gpt2", True), ("bert", False), ("bert", True)])
+def test_a_mask_that_a_cached_run_did_not_have_is_refused(family: str, left: bool) -> None:
+    """Its tokens attended to what the mask hides, so that maps without those columns are of neither run."""
+    model = model_of(family)
+    tokens = torch.stack([tiny.tokens(family, 6, seed) for seed in (0, 1)])
+    mask = torch.ones_like(tokens)
+    mask[1, slice(0, 2) if left else slice(4, 6)] = 0
+    with torch.no_grad():
+        _, without = model.run_with_cache(tokens)
+        _, masked = model.run_with_cache(tokens, attention_mask=mask)
+    with pytest.raises(InputError, match="cache: tokens of sequence 1 attend to positions that attention_mask hides"):
+        ffb.contribution_maps(model, tokens, attention_mask=mask, cache=without)
+    for found, expected in zip(
+        ffb.contribution_maps(model, tokens, attention_mask=mask, cache=masked),
+        ffb.contribution_maps(model, tokens, attention_mask=mask),
+        strict=True,
+    ):
+        same(found, expected, BATCH_FLOAT32)

@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, get_args
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import LastCallback
@@ -164,7 +164,7 @@ def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
 
 
 def refuse_other_cache(model: Model, records: Records, batch: Batch, settings: Settings, cache: Any) -> None:
-    """Refuse a cache of another model, another arithmetic, another run, or of a padded run where no mask says so.
+    """Refuse a cache of another model, another arithmetic, another run, or of one with another padding than the mask says.
 
     Records of a run that was given embeddings in place of tokens have none to compare.
 
@@ -192,6 +192,12 @@ def refuse_other_cache(model: Model, records: Records, batch: Batch, settings: S
             f"capture with dtype={settings.dtype}, or leave one of the two out."
         )
     _refuse_other_tokens(model, records, batch, cache)
+    for index, real in enumerate(() if batch.mask is None else batch.mask):
+        if any(_attends_to_hidden(record, index, real) for record in records.values()):
+            raise InputError(
+                f"cache: tokens of sequence {index} attend to positions that attention_mask hides, so it is of a run of {model.name} "
+                "without that mask. Cache the run with its mask, or leave cache out."
+            )
     for index in range(next(iter(records.values())).pattern.shape[0] if batch.mask is None else 0):
         if all(_shows_padding(record, index) for record in records.values()):
             raise InputError(
@@ -253,6 +259,11 @@ def _passing(model: Model, batch: Batch, name: str) -> Tensor:
     if not reached:
         raise CaptureError(f"{name} did not fire in a forward pass of {model.name}.")
     return reached[0]
+
+
+def _attends_to_hidden(record: LayerRecord, index: int, real: Bool[Tensor, " pos"]) -> bool:
+    real = real.to(record.pattern.device)
+    return bool((record.pattern[index][:, real[record.queries[index]]][..., ~real] != 0).any())
 
 
 def _shows_padding(record: LayerRecord, index: int) -> bool:

@@ -226,8 +226,13 @@ class Results(list[One], Generic[One]):
         """Write all of them to one safetensors file with a checksum.
 
         Raises:
-            InputError: if the folder does not exist, or the path is not that of a regular file.
+            InputError: if an element is not a result, the folder does not exist, or the path is not that of a regular file.
         """
+        for number, each in enumerate(self):
+            if not isinstance(each, Result):
+                raise InputError(
+                    f"element {number} is a {type(each).__name__}, expected a result: save lists one by one."
+                )
         _write(Path(path), "Results", tuple(self))
         return Path(path)
 

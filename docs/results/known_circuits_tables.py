@@ -2,11 +2,13 @@
 
 tl-ffblock known-circuits --csv docs/results/known_circuits.csv     # then rounded to four digits
 tl-ffblock known-circuits --of nodes --csv NODES.csv                # and tokens: known_circuits_nodes.csv is both, rounded
+tl-ffblock known-circuits --full --csv FULL.csv                     # known_circuits_full.csv is `means_over_seeds` of it
 
 known_circuits_methods.py adds methods of other papers, seeds, nodes and tokens; known_circuits_trained.py trains models;
 known_circuits_smollm2.py measures edges of a real one.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -123,6 +125,44 @@ def smollm2() -> str:
     return f"{found}\n\n{table(['method', *measures], rows)}"
 
 
+def means_over_seeds(scores: pd.DataFrame) -> pd.DataFrame:
+    """Of the full grid's scores their means over seeds, with `n`, how many seeds there are: 33,000 rows are too many to keep."""
+    groups = scores.groupby(["program", "kind", "settings", "of", "pairs", "method"], sort=False)
+    return groups[[*MEASURES]].mean().round(4).assign(n=groups.size()).reset_index()
+
+
+def full() -> str:
+    """Scores by norm, gates, sharpness and noise, and how many known circuits survive each."""
+    frame, rows = read("known_circuits_full"), []
+    n_cells = Counter(settings.name for _, _, settings in grid(full=True))
+    for settings, of_settings in frame.groupby("settings", sort=False):
+        survived = int(of_settings.loc[of_settings["method"] == "exact", "n"].sum())
+        weighed = [_weighed(of_settings, measure) for measure in ("AUROC", "error")]
+        cells = (f"{number(weighed[0][name], 3)} · {number(weighed[1][name])}" for name in SHOWN if name in weighed[0])
+        rows.append([str(settings), f"{survived} of {n_cells[str(settings)]}", *cells])
+    area, error = (_weighed(frame, measure) for measure in ("AUROC", "error"))
+    survived = int(frame.loc[frame["method"] == "exact", "n"].sum())
+    run, part = sum(n_cells[name] for name in frame["settings"].unique()), f"{len(rows)} of {len(n_cells)} settings"
+    said = claim(
+        f"{survived} of {run} known circuits survive their settings ({part} were run). The order of methods is that of the "
+        f"default grid: exact receivers have AUROC {number(area[EXACT], 4)} and error {number(error[EXACT])}, one step of `gradient` "
+        f"{number(area['gradient'], 4)} and {number(error['gradient'])}, `patching` with 5 steps "
+        f"{number(area['patching, 5 steps'], 4)} and {number(error['patching, 5 steps'])}, "
+        f"`path` {number(area['path'], 3)} and {number(error['path'])}.",
+        error[EXACT] < min(error["gradient"], error["patching, 5 steps"], error["path"]),
+        area["path"] < min(area[EXACT], area["gradient"], area["patching, 5 steps"]),
+    )
+    methods = [name for name in SHOWN if name in set(frame["method"])]
+    return f"{said}\n\n{table(['settings', 'survive', *methods], rows)}"
+
+
+def _weighed(frame: pd.DataFrame, measure: str) -> dict[str, float]:
+    """Means by method over known circuits, of their means over seeds."""
+    defined = frame.dropna(subset=[measure])
+    products = (defined[measure] * defined["n"]).groupby(defined["method"]).sum()
+    return {str(name): float(value) for name, value in (products / defined.groupby("method")["n"].sum()).items()}
+
+
 def _by_kind(frame: pd.DataFrame) -> str:
     rows, shown = [], [name for name in SHOWN if name in set(frame["method"])]
     for (program, kind), of_kind in frame.groupby(["program", "kind"], sort=True):
@@ -213,4 +253,5 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "known-circuits-methods": all_methods,
     "known-circuits-programs": by_program,
     "known-circuits-nodes": nodes,
+    "known-circuits-full": full,
 }

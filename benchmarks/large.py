@@ -74,7 +74,7 @@ def calls_of_llama(options: argparse.Namespace, stored: dict[str, Any]) -> dict[
     model = build(num_hidden_layers=options.layers)
     ids = torch.randint(5, SIZE["vocab_size"], (options.tokens,), generator=torch.Generator().manual_seed(0))
     parameters = list(model.parameters())
-    stored.update(machine(), threads=options.threads, tokens=options.tokens, layers=options.layers)
+    stored.update(tokens=options.tokens, layers=options.layers)
     stored["parameters"] = sum(parameter.numel() for parameter in parameters)
     stored["weights_gb"] = sum(parameter.nbytes for parameter in parameters) / 1e9
 
@@ -116,6 +116,7 @@ def main() -> None:
         calls = {name: call for name, call in make().items() if options.only in name}
         for name, call in calls.items():
             result, figures = measured(call)
+            figures |= machine() | {"threads": options.threads}
             if isinstance(result, ffb.ContributionMaps):
                 figures["completeness"] = float(result.worst_completeness()[0])
             stored["calls"][name] = figures

@@ -222,15 +222,22 @@ def large() -> str:
     """What calls of a model of more than a billion parameters take on a CPU; those that the stored run has."""
     results = json.loads(LARGE.read_text())
     rows = [
-        (name, f"{of['cpu_seconds']:.0f} s", f"{of['peak_gb']:.1f} GB", f"{of['over_gb']:.1f} GB")
+        (
+            name,
+            f"{of['cpu_seconds']:.0f} s",
+            f"{of['peak_gb']:.1f} GB",
+            f"{of['over_gb']:.1f} GB",
+            f"{of['machine'].partition(',')[0]}, {of['threads']}",
+        )
         for name, of in results["calls"].items()
     ]
+    torch, date = (", ".join(sorted({of[entry] for of in results["calls"].values()})) for entry in ("torch", "date"))
     where = (
-        f"{results['machine']} ({results['flags']}), {results['threads']} threads; torch {results['torch']}, {results['date']}. A Llama of "
-        f"{results['parameters'] / 1e9:.2f} billion parameters ({results['layers']} layers) in bfloat16, "
-        f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens."
+        f"A Llama of {results['parameters'] / 1e9:.2f} billion parameters ({results['layers']} layers) in bfloat16, "
+        f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens; torch {torch}, {date}."
     )
-    return f"{where}\n\n{table(('call', 'CPU time', 'memory, all in all', 'over what was there'), rows)}"
+    head = ("call", "CPU time", "memory, all in all", "over what was there", "processor, threads")
+    return f"{where}\n\n{table(head, rows)}"
 
 
 CHECKS = STORED.with_name("checks.json")

@@ -1,17 +1,18 @@
 """Time and memory of a model of 1.2 billion parameters on a CPU: a forward pass, one attribution, maps; and of a long text.
 
-    python benchmarks/large.py [--tokens 512] [--threads 2] [--only TEXT] [--json docs/large.json]
+    python benchmarks/large.py [--threads 2] [--only TEXT] [--json docs/large.json]
 
 A Llama of the size of Llama-3.2-1B with random weights in bfloat16: 16 layers, d_model 2048, 32 heads over 8 key-value heads,
 feed-forwards of 8192, a vocabulary of 128256. Each call once, as the first of its kind, checks included. Memory is the highest
-resident memory of the process during the call (`VmHWM`), and what it is over the memory before it. The last call is of another
-model, SmolLM2-135M in float32 on 8192 random tokens. `--only` measures the calls whose names hold a text and keeps the others' rows.
+resident memory of the process during the call (`VmHWM`), and what it is over the memory before it. Then SmolLM2-135M in float32 on
+8192 random tokens. `--only` measures the calls whose names hold a text and keeps the others' rows.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,56 +67,59 @@ def measured(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return result, figures | {"peak_gb": peak / 1e9, "over_gb": (peak - before) / 1e9}
 
 
-LONG, LONG_NAME = 8192, "attribution of tokens, SmolLM2-135M, 8192 tokens"
+TOKENS, LONG = 512, 8192
 
 
-def calls_of_llama(options: argparse.Namespace, stored: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """What is measured of the Llama, by name; its sizes are stored."""
-    model = build(num_hidden_layers=options.layers)
-    ids = torch.randint(5, SIZE["vocab_size"], (options.tokens,), generator=torch.Generator().manual_seed(0))
-    parameters = list(model.parameters())
-    stored.update(tokens=options.tokens, layers=options.layers)
-    stored["parameters"] = sum(parameter.numel() for parameter in parameters)
-    stored["weights_gb"] = sum(parameter.nbytes for parameter in parameters) / 1e9
+def ids(model: Any, n: int) -> torch.Tensor:
+    """Random tokens [pos]."""
+    return torch.randint(5, int(model.cfg.d_vocab), (n,), generator=torch.Generator().manual_seed(0))
 
-    def forward() -> Any:
-        with torch.no_grad():
-            return model(ids[None])
 
-    return {
+@torch.no_grad()
+def forward(model: Any) -> Any:
+    """One forward pass of the Llama."""
+    return model(ids(model, TOKENS)[None])
+
+
+Call = Callable[[Any], Any]
+_OF_LONG = f"SmolLM2-135M, {LONG} tokens"
+CALLS: dict[Callable[[], Any], dict[str, Call]] = {
+    build: {
         "forward pass": forward,
-        "one attribution": lambda: ffb.attribute(model, ids, ffb.logit(7)),
-        "maps of the last row, all layers": lambda: ffb.contribution_maps(model, ids, queries=-1),
-        "maps of all rows, all layers": lambda: ffb.contribution_maps(model, ids),
-    }
-
-
-def calls_of_long() -> dict[str, Callable[[], Any]]:
-    """The same of the long text."""
-    model = ffb.load_model("smollm2")
-    ids = torch.randint(5, int(model.cfg.d_vocab), (LONG,), generator=torch.Generator().manual_seed(0))
-    return {LONG_NAME: lambda: ffb.attribute(model, ids, ffb.logit(7), of=())}
+        "one attribution": lambda model: ffb.attribute(model, ids(model, TOKENS), ffb.logit(7)),
+        "maps of the last row, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS), queries=-1),
+        "maps of all rows, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS)),
+    },
+    lambda: ffb.load_model("smollm2"): {
+        f"attribution of tokens, {_OF_LONG}": lambda model: ffb.attribute(model, ids(model, LONG), ffb.logit(7), of=()),
+        f"maps of the last row, {_OF_LONG}": lambda model: ffb.contribution_maps(model, ids(model, LONG), queries=-1),
+    },
+}
+"""What is measured, by what makes the model."""
 
 
 def main() -> None:
     """Measure; write after each call."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--layers", type=int, default=SIZE["num_hidden_layers"])
     parser.add_argument("--only", default="")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     again = options.only and options.json is not None
-    stored: dict[str, Any] = json.loads(options.json.read_text()) if again else {}
-    stored["calls"] = stored.pop("calls", {})  # the last entry
-    for make in (lambda: calls_of_llama(options, stored), calls_of_long):
-        if options.only and (options.only in LONG_NAME) != (make is calls_of_long):
+    stored: dict[str, Any] = json.loads(options.json.read_text()) if again else {"calls": {}}
+    for make, of_model in CALLS.items():
+        calls = {name: call for name, call in of_model.items() if options.only in name}
+        if not calls:
             continue
-        calls = {name: call for name, call in make().items() if options.only in name}
+        model = make()
+        if make is build:
+            parameters = list(model.parameters())
+            stored["parameters"] = sum(parameter.numel() for parameter in parameters)
+            stored["weights_gb"] = sum(parameter.nbytes for parameter in parameters) / 1e9
+            stored |= {"tokens": TOKENS, "layers": SIZE["num_hidden_layers"]}
         for name, call in calls.items():
-            result, figures = measured(call)
+            result, figures = measured(partial(call, model))
             figures |= machine() | {"threads": options.threads}
             if isinstance(result, ffb.ContributionMaps):
                 figures["completeness"] = float(result.worst_completeness()[0])
@@ -123,6 +127,7 @@ def main() -> None:
             print(name, figures, flush=True)
             if options.json is not None:
                 options.json.write_text(json.dumps(stored, indent=1) + "\n")
+        del model
 
 
 if __name__ == "__main__":

@@ -255,6 +255,7 @@ class Results(list[One], Generic[One]):
         return "\n".join([f"Results: {len(self)}", *shown, *more])
 
 
+@strict
 def load(path: str | os.PathLike[str]) -> Any:
     """The result in a file that `save` wrote, of the class that the file names; of a list of results `Results`.
 

@@ -185,7 +185,7 @@ class Config(Options):
     """Of every random choice: sample, masks, permutations, controls."""
     batch_size: int | None = None
     """Sequences that run through the model together, padded in their order; by default those of a shard of equal or nearly equal length,
-    as many as max_memory allows."""
+    as many as max_memory allows, and one by one for studies that rank positions (memories)."""
     max_memory: str | float = "2GB"
     """What sequences that run together may hold over the model, as a text such as 2GB or 500MB: tensors of all layers, and maps. A
     sequence that needs more runs alone, and so does every one of a mixture of experts, whose memory is not estimated."""

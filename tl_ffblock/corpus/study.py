@@ -189,6 +189,8 @@ class Study(ABC):
     """What it is about, in words for the head of a report."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages it needs beyond those that every run needs; asked for before the work."""
+    alone: ClassVar[bool] = False
+    """Whether texts run one by one by default: a study that ranks positions needs the same numbers, to the bit, of the same prefix."""
     reads_head: ClassVar[bool] = False
     """Whether its numbers depend on modules after the last layer, such as the unembedding."""
     masked: ClassVar[float] = PAPER_MASKED

@@ -120,6 +120,8 @@ class Worker:
     def _batches(self, tokenised: Sequence[TokenisedText]) -> list[Batch]:
         """A shard's sequences as they run: they follow from model, texts and config, on every machine."""
         rows, size = [text.tensor for text in tokenised], self.config.batch_size
+        if size is None and any(study.alone for study in self.studies):
+            size = 1
         if size is None:
             fitting = partial(self._fitting, most=len(rows))
             return in_batches(self.model, [row[None] for row in rows], together=True, unequal=True, fitting=fitting)

@@ -351,6 +351,7 @@ class MemoriesStudy(Study):
 
     name = "memories"
     title = "Feed-forward neurons as keys and values"
+    alone = True
     reads_head = True
     masked = 0.0  # triggers are texts as they are
     captions: ClassVar[Mapping[str, str]] = {

@@ -44,6 +44,31 @@ def test_the_second_residual_needs_every_source_token() -> None:
     assert max(ours) < 1e-5
 
 
+@pytest.mark.parametrize("n_tokens", [15, 32])
+def test_zeros_above_the_diagonal_make_the_change_smaller(n_tokens: int) -> None:
+    """By a factor of their number alone: concepts.md has it at two lengths."""
+    said = re.search(rf"([\d.]+)(?: times)? at {n_tokens}", (DOCS / "concepts.md").read_text(encoding="utf-8"))
+    maps = ffb.contribution_maps(tiny.bridge("llama"), tiny.tokens("llama", n_tokens))
+    reachable, every = (
+        ffb.contextualization_change(maps, "AtbLn", "AtbLnFf", cells=cells) for cells in ("reachable", "all")
+    )
+    assert said is not None
+    assert [f"{float(factor):.1f}" for factor in reachable / every] == [said[1]] * len(maps.layers)
+
+
+@pytest.mark.slow
+def test_sums_that_the_page_on_attribution_states() -> None:
+    """Heads sum to more than the target, and attributions of other rules to several times it."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    page = (DOCS / "attribution.md").read_text(encoding="utf-8")
+    model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
+    prompt = "When Mary and John went to the store, John gave a drink to"
+    path, other = (ffb.attribute(model, prompt, target, rules=rules, of="heads") for rules in ("path", "patching"))
+    assert f"here all heads sum to {float(path.heads.sum()):+.2f}, more than {path.value:.2f}" in page
+    assert f"they sum to {other.certificate.attributed:.0%} of it here".replace("%", " %") in page
+
+
 def _edges(family: str, granularity: str, steps: int = 1) -> Callable[[Any], Any]:
     """Its estimates of patching, on a tiny model."""
     tokens = tiny.tokens(family, 6)[None]

@@ -256,6 +256,7 @@ def test_gaps_between_tensors_are_given_back(n_tokens: int) -> None:
         lambda m, x: ffb.contribution_maps(m, x, queries=-1),
         lambda m, x: ffb.attribute(m, x, TARGET, of=()),
         lambda m, x: ffb.attribution_patching(m, x, x.roll(1), TARGET),
+        lambda m, x: ffb.attribute_continuation(m, x[:-1], x[-1:].tolist()),
     ],
 )
 def test_long_calls_give_memory_back(call: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_ru
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
-from tl_ffblock.bridge.inputs import is_single, refuse_pair, tokens_of
+from tl_ffblock.bridge.inputs import is_single, memory_given_back, refuse_pair, tokens_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
 from tl_ffblock.bridge.traced import Backward, Traced, difference_of_logits, trace, with_gradients
@@ -205,7 +205,7 @@ def attribute_continuation(
     run = open_attribution_run(start.model, _with_continuation(start, continuation, generate), **options)
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
-    with with_gradients():
+    with with_gradients(), memory_given_back(run.model, run.batches):
         traced = trace(run, run.batches[0], chosen, frozenset(("z",)))
         refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
         warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation, stacklevel=4)

@@ -12,7 +12,7 @@ from tl_ffblock.attribution.attribute import KEEPS, AttributeOptions, Shares, op
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.inputs import label, memory_given_back
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients
@@ -210,7 +210,7 @@ def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated
         CompletenessError: if shares do not sum up.
     """
     difference = difference_of_logits(run.model, RULES["path"])
-    with with_gradients():
+    with with_gradients(), memory_given_back(run.model, run.batches):
         traced = trace(run, run.batches[0], RULES["path"], frozenset(KEEPS["maps"]))
         asked = _asked(traced, targets, position)
         found = []

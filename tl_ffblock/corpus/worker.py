@@ -120,16 +120,11 @@ class Worker:
     def _batches(self, tokenised: Sequence[TokenisedText]) -> list[Batch]:
         """A shard's sequences as they run: they follow from model, texts and config, on every machine."""
         rows, size = [text.tensor for text in tokenised], self.config.batch_size
-        if size is None and any(study.alone for study in self.studies):
-            size = 1
-        if size is None:
+        if size is None and not any(study.alone for study in self.studies):
             fitting = partial(self._fitting, most=len(rows))
             return in_batches(self.model, [row[None] for row in rows], together=True, unequal=True, fitting=fitting)
-        starts = range(0, len(rows), size)
-        return [
-            replace(padded(self.model, rows[n : n + size]), numbers=tuple(range(len(rows)))[n : n + size])
-            for n in starts
-        ]
+        numbers = [tuple(range(len(rows)))[start : start + (size or 1)] for start in range(0, len(rows), size or 1)]
+        return [replace(padded(self.model, [rows[n] for n in of]), numbers=of) for of in numbers]
 
     def _fitting(self, n_tokens: int, most: int) -> int:
         return observed_together(self.model, n_tokens, len(self.scopes), most, self.config.max_memory)

@@ -209,9 +209,8 @@ def by_expert(
     record: LayerRecord, settings: Settings
 ) -> Iterator[tuple[int, Int[Tensor, " served"], dict[str, Float[Tensor, "served key d_model"]]]]:
     """The vectors through each expert that a query was sent to, by scope, at its queries' rows; then, as -1, those through none."""
-    for expert in range(0 if record.routing is None else record.routing.shape[1]):
-        assert record.routing is not None
-        served = record.routing[:, expert].nonzero()[:, 0]
+    for expert, weights in enumerate(() if record.routing is None else record.routing.T):
+        served = weights.nonzero()[:, 0]
         if len(served):
             yield expert, served, _ThroughFeedForward(of_expert(record.rows(served), expert), settings).vectors()
     parts = LinearLayer(of_expert(record, None), settings).parts()

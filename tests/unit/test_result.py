@@ -85,6 +85,7 @@ def test_other_values_are_not_equal(other: object) -> None:
     assert outer() != other
 
 
+@pytest.mark.wrong_types
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     """Of another class, of several results, of another version, changed, not of this library, not there."""
     path = outer().save(tmp_path / "a.safetensors")

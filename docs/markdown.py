@@ -32,5 +32,5 @@ def percent(share: float) -> str:
 
 
 def number(value: float, digits: int = 2, sign: str = "-") -> str:
-    """With so many digits and the minus sign of typography, no minus before zero; `sign="+"` writes both signs."""
-    return f"{round(float(value), digits) + 0.0:{sign}.{digits}f}".replace("-", "−")
+    """With so many digits, no minus before zero; `sign="+"` writes both signs."""
+    return f"{round(float(value), digits) + 0.0:{sign}.{digits}f}"

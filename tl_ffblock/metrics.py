@@ -115,7 +115,7 @@ class Metric(ABC):
         return self
 
     def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
-        """The tokens that are read, such as `' Mary' − ' John'`; empty where none in particular are, or each prompt has its own.
+        """The tokens that are read, such as `' Mary' - ' John'`; empty where none in particular are, or each prompt has its own.
 
         Args:
             quoted: Makes words of token ids.
@@ -312,7 +312,7 @@ class AnswerMetric(Metric):
         if any(len(side.prompts) > 1 for side in self._sides):
             return ""
         words = [quoted([int(token) for token in side.prompts[0]]) for side in self._sides]
-        return " − ".join(names[0] if len(names) == 1 else f"({', '.join(names)})" for names in words)
+        return " - ".join(names[0] if len(names) == 1 else f"({', '.join(names)})" for names in words)
 
     def refuse_equal(self) -> None:
         """Refuse the difference of an answer and itself.

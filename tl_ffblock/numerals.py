@@ -1,4 +1,6 @@
-"""Numbers as people read them: `1.3e−7`, `−0.31`, the same in pages, reports, tables, summaries and at a terminal.
+"""Numbers as people read them: `1.3e-7`, `-0.31`, the same in reports, tables, summaries and at a terminal.
+
+Pages and figures write the minus sign of typography (`typographic`), everything else the hyphen of the keyboard.
 
 Messages of errors keep Python's own form (`1.3e-07`): a tolerance that they name can be copied into a call.
 """
@@ -17,17 +19,22 @@ def scientific(value: float, digits: int = 2) -> str:
     if value == 0:
         return "0"
     mantissa, mark, exponent = f"{value:.{digits - 1}e}".partition("e")
-    return (f"{mantissa}e{int(exponent):+d}" if mark else mantissa).replace("-", "−")
+    return f"{mantissa}e{int(exponent):+d}" if mark else mantissa
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """Write a number with its sign and so many digits after the point: `+0.25`, `−0.31`."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    """Write a number with its sign and so many digits after the point: `+0.25`, `-0.31`."""
+    return f"{value:+.{digits}f}"
 
 
 def significant(value: float, digits: int = 3, sign: str = "+") -> str:
-    """Write a number to so many significant digits: `+5.29`, `−0.303`; without the plus where `sign` is `-`."""
-    return f"{value:{sign}.{digits}g}".replace("-", "−")
+    """Write a number to so many significant digits: `+5.29`, `-0.303`; without the plus where `sign` is `-`."""
+    return f"{value:{sign}.{digits}g}"
+
+
+def typographic(number: str) -> str:
+    """A written number with the minus sign that pages and figures have: `−0.303`, `1.3e−7`."""
+    return number.replace("-", "−")
 
 
 def percent(part: float) -> str:

@@ -343,10 +343,10 @@ def _accuracy(row: "pd.Series[float]") -> str:
 
 
 def _mark(row: "pd.Series[float]") -> str:
-    """`+` or `−` where the difference to attention is clear."""
+    """`+` or `-` where the difference to attention is clear."""
     if row["minus_attention_low"] > 0:
         return " +"
-    return " −" if row["minus_attention_high"] < 0 else ""
+    return " -" if row["minus_attention_high"] < 0 else ""
 
 
 def _interval(row: dict[str, float], name: str, sign: str = "-") -> str:

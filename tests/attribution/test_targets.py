@@ -108,7 +108,7 @@ def test_a_tokens_share_is_what_enters_at_its_position() -> None:
     result = attributed(ffb.logit(7, minus=11), of=())
     assert torch.equal(result.entering, result.tokens + result.positions + result.token_types)
     assert result.positions.abs().max() > 1e-3
-    sums, largest = (line.replace("−", "-").split() for line in repr(result).splitlines()[2:4])
+    sums, largest = (line.split() for line in repr(result).splitlines()[2:4])
     assert float(sums[2]) == pytest.approx(float(result.entering.sum()), rel=5e-3)
     embeddings, positions = float(sums[4]), float(sums[7].rstrip(")"))
     assert [embeddings, positions] == pytest.approx(
@@ -136,22 +136,22 @@ def test_each_prompt_has_its_own_answer() -> None:
     assert (averaged - averaged).kind == "difference of shares of the logit difference"
     assert (mean.target, mean.quantity) == ("mean of 2 targets: logit difference", "logit difference")
     assert attributed(ffb.logit([[7, 8]]), both[0]).target == "logit (token 7, token 8)"
-    for result, expected, words in zip(results, alone, ("7 − token 11", "9 − token 12"), strict=True):
+    for result, expected, words in zip(results, alone, ("7 - token 11", "9 - token 12"), strict=True):
         assert result.target == expected.target == f"logit difference token {words}"
         torch.testing.assert_close(result.tokens, expected.tokens, rtol=1e-9, atol=1e-11)
 
 
 def test_a_difference_is_named_by_its_sign() -> None:
-    """It is "a − b", in brackets where there is a minus already; an arrow is for a clean and a corrupted run alone."""
+    """It is "a - b", in brackets where there is a minus already; an arrow is for a clean and a corrupted run alone."""
     targets = (ffb.logit(7), ffb.logit(11), ffb.logit(7, minus=11))
     a, b, both = (attributed(target, of=()) for target in targets)
-    assert (a - b).target == "logit token 7 − logit token 11"
-    assert (a - both).target == "logit token 7 − (logit difference token 7 − token 11)"
+    assert (a - b).target == "logit token 7 - logit token 11"
+    assert (a - both).target == "logit token 7 - (logit difference token 7 - token 11)"
     assert (a - b).value == pytest.approx(both.value)
     changed = attributed(ffb.logit(7), (TOKENS + 1) % 13, of=())
     assert (a - changed).target == "difference of logit token 7"
     assert "→" not in repr(a - changed)
-    assert (a - changed).labels[0] == f"{a.labels[0]}−{changed.labels[0]}"
+    assert (a - changed).labels[0] == f"{a.labels[0]}-{changed.labels[0]}"
 
 
 def test_a_mean_says_of_how_many() -> None:
@@ -164,7 +164,7 @@ def test_a_mean_says_of_how_many() -> None:
     assert repr(a - b).splitlines()[0].count("-") <= repr(a - b).splitlines()[0].count("of tiny-")
     assert page_of(mean([a, b])).runs[0].blocks["logit"].json["question"] == "What makes the mean of 2 targets: logit?"
     lower = min(a, b, a - b, b - a, key=lambda result: result.value)
-    assert lower.value < 0 and " = −" in repr(lower)
+    assert lower.value < 0 and " = -" in repr(lower)
 
 
 def test_a_forgotten_space_is_named() -> None:
@@ -246,7 +246,7 @@ def test_words_are_looked_up(tmp_path: Any) -> None:
     him, her = (model.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("him", "her"))
     assert result.value == pytest.approx(float(logits[him] - logits[her]), rel=1e-5)
     assert result.labels[-1].strip() == "likes"
-    assert result.target == "logit difference 'him' − 'her'"
+    assert result.target == "logit difference 'him' - 'her'"
     assert f"Attribution: {result.target} = " in repr(result)
     assert result.to_dict()["target"] == result.target
     assert result.token_maps().kind == "shares of the logit difference"

@@ -18,11 +18,11 @@ def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path
     ran = command("attribute", TEXT, "--target", "mat", "--minus", "cat", "--model", str(folder), "--json", "x.json",
                   "--save", "x.safetensors", "--csv", "x.csv", "--html", "x.html")  # fmt: skip
     assert ran.status == 0, ran.err
-    assert "logit difference 'mat' − 'cat' = " in ran.out
+    assert "logit difference 'mat' - 'cat' = " in ran.out
     assert "Checks: logits unchanged ·" in ran.out and "100 % attributed" in ran.out
     told = json.loads((tmp_path / "x.json").read_text())
     result = ffb.Attribution.load(tmp_path / "x.safetensors")
-    assert told["target"] == result.target == "logit difference 'mat' − 'cat'"
+    assert told["target"] == result.target == "logit difference 'mat' - 'cat'"
     assert told["tokens"] == result.tokens.tolist()
     assert told["certificate"]["complete"] is True
     for label, share in zip(result.labels, result.entering.tolist(), strict=True):
@@ -39,7 +39,7 @@ def test_what_sums_up_stands_in_one_table(command: Command, folder: Path) -> Non
     assert ran.status == 0, ran.err
     before, table = ran.out.split("what it is the sum of")
     sums, heads = table.split("the 10 largest of 12 heads")
-    rows = [line.replace("−", "-").rsplit(maxsplit=1) for line in sums.splitlines() if line.strip()[-1:].isdigit()]
+    rows = [line.rsplit(maxsplit=1) for line in sums.splitlines() if line.strip()[-1:].isdigit()]
     summands = {name.strip(): float(share) for name, share in rows if not name.strip().startswith("of which")}
     target = next(name for name in summands if name.startswith("logit"))
     assert {"tokens", "biases"} <= set(summands)
@@ -47,11 +47,7 @@ def test_what_sums_up_stands_in_one_table(command: Command, folder: Path) -> Non
     biases = [float(share) for name, share in rows if "blocks." in name or "smaller ones" in name]
     assert sum(biases) == pytest.approx(summands["biases"], abs=2e-3)
     assert "of which positions" in sums and "head " not in sums
-    shares = [
-        float(line.replace("−", "-").split()[2])
-        for line in before.splitlines()
-        if line.split()[:1] and line.split()[0].isdigit()
-    ]
+    shares = [float(line.split()[2]) for line in before.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
     assert sum(shares) == pytest.approx(summands["tokens"], abs=1e-3)
     assert "head " in heads and "another decomposition of the same total" in heads
 

@@ -46,7 +46,7 @@ def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
     maps = ffb.ContributionMaps.load(written / "map.safetensors")
     changes = [ffb.contextualization_change(maps, s.before, s.scope) for s in STEPS["post_ln"] if s.before]
     changes.append(ffb.contextualization_change(maps, "Atb", "AtbFfResLn"))
-    rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e−]+$", ran.out, re.M)}
+    rows = {int(row.split()[0]): row.split()[1:] for row in re.findall(r"^ +\d[ \d.e-]+$", ran.out, re.M)}
     for layer in maps.layers:
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
         assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), scientific(worst)]

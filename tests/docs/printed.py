@@ -16,7 +16,7 @@ def same_print(given: str, shown: str) -> bool:
 
 def _close(given: str, expected: str) -> bool:
     try:
-        a, b = (float(word.replace("−", "-")) for word in (given, expected))
+        a, b = (float(word) for word in (given, expected))
     except ValueError:
         return False
     return abs(math.log10(a / b)) < 1 if "e" in expected and a and b else abs(a - b) <= 0.011

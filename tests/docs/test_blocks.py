@@ -69,7 +69,7 @@ def test_a_sentence_is_written_only_if_the_tables_bear_it_out() -> None:
     assert claim("Cats are larger.", True, numpy.bool_(True)) == "Cats are larger."
     with pytest.raises(ValueError, match=r"no longer, that: Cats are larger\."):
         claim("Cats are larger.", True, numpy.bool_(False))
-    assert interval((0.123, -0.05, 0.3), 1, "+", 100) == "+12.3 [−5.0, +30.0]"
+    assert interval((0.123, -0.05, 0.3), 1, "+", 100) == "+12.3 [-5.0, +30.0]"
 
 
 def test_a_table_that_turns_round_refuses_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

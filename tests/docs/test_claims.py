@@ -141,13 +141,13 @@ def test_numbers_of_direct_contributions_are_as_stated() -> None:
     for layer, head, *stated in rows:
         for result, number in zip(results, stated, strict=True):
             share = result.heads[int(layer), int(head)] if head else result.mlps[int(layer)]
-            assert f"{float(share.sum()):+.3f}".replace("-", "−") == number
-    named = {name: f"{name} " + f"{share:+.2f}".replace("-", "−") for name, share in results[0].sums().items()}
+            assert f"{float(share.sum()):+.3f}" == number
+    named = {name: f"{name} " + f"{share:+.2f}" for name, share in results[0].sums().items()}
     assert set(named) == {"embeddings", "heads", "feed-forwards"} and all(said in page for said in named.values())
     lens = ffb.logit_lens(model, prompt, target)
     assert lens.values is not None
     ends = (float(lens.values[lens.names.index(name)]) for name in ("L23", "L23 after attention"))
-    assert "{:.2f} before the attention of layer 23 and {:+.2f} after it".format(*ends).replace("-", "−") in page
+    assert "{:.2f} before the attention of layer 23 and {:+.2f} after it".format(*ends) in page
     assert [row[-1][0] == " Mary" for row in lens.top_tokens] == [False] * (len(lens.names) - 1) + [True]
     _, cache = model.run_with_cache(model.to_tokens(prompt))
     words = {
@@ -163,7 +163,7 @@ def test_numbers_of_circuits_are_as_stated() -> None:
     """The circuit's target and faithfulness, CMD and CPR, and the correlation of estimates with measured edges."""
     if SHIPPED["smollm2"].folder() is None:
         pytest.skip("smollm2 is not installed")
-    page = (Path(__file__).parents[2] / "docs/how_to/circuits.md").read_text(encoding="utf-8").replace("−", "-")
+    page = (Path(__file__).parents[2] / "docs/how_to/circuits.md").read_text(encoding="utf-8")
     model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
     pair = [f"When Mary and John went to the store, {name} gave a drink to" for name in ("John", "Mary")]
     edges = ffb.attribution_patching(model, *pair, target, edges=True, steps=5).edges
@@ -218,7 +218,7 @@ def test_numbers_of_examples_are_as_stated(name: str, stated: dict[str, str], tm
         ]
         largest = float((n["of_layer"].argmax(dim=1) == at.squeeze(1)).float().mean())
         found = {"of_head": (shares[0],), "of_layer": (shares[1],), "largest": (largest,)}
-    page = (DOCS / f"how_to/{name}.md").read_text(encoding="utf-8").replace("−", "-").replace(" %", "%")
+    page = (DOCS / f"how_to/{name}.md").read_text(encoding="utf-8").replace(" %", "%")
     assert not [said for key, form in stated.items() if (said := form.format(*found[key])) not in page]
 
 

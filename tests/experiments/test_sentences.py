@@ -60,7 +60,7 @@ def test_outliers_are_told_of_the_output() -> None:
     study = Outliers(CONFIG, facts(), OutliersOptions())
     assert study.sentences({"correlation": correlation}) == (
         "Where the feed-forward's output is large the next norm's gain is small in 2 of 3 layers: "
-        "Spearman from −0.75 (layer 2) to +0.12 (layer 1).",
+        "Spearman from -0.75 (layer 2) to +0.12 (layer 1).",
     )
     assert study.sentences({"correlation": correlation.assign(spearman=NAN)}) == ()
 

@@ -71,7 +71,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tiny.save_local("llama", tmp_path / "right")
     assert main(["check", "--model", str(folder), "--text", "the cat sat on the mat .", "--all"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"ok: all \d+ equations hold to 1e−4 \(float32\)", shown)
+    assert re.search(r"ok: all \d+ equations hold to 1e-4 \(float32\)", shown)
     tokens = re.match(r"right \(Llama, pre_ln, float32, raw weights\), (\d+) tokens\n", shown)
     assert tokens is not None
     threads = f"{tokens[1]} tokens on {torch.get_num_threads()} thread"

@@ -124,7 +124,7 @@ def test_repr_says_what_a_reader_asks_first(maps: ContributionMaps) -> None:
         "ContributionMaps: contribution maps of toy (post_ln) · 5 tokens · 3 queries · layers 1, 4 · float32",
         "  tokens        [CLS] a·b ↵ ∅ é",
         "  scopes        Atb, AtbFf",
-        "  completeness  worst relative error 5.0e−1 (AtbFf, layer 4, query 2 '↵')",
+        "  completeness  worst relative error 5.0e-1 (AtbFf, layer 4, query 2 '↵')",
     ]
     assert "difference" in repr(maps - maps)
     assert "[CLS] a·b" in maps._repr_html_()

@@ -10,9 +10,9 @@ NUMBERS = (1.3e-7, -2.55e-5, 9.99e-10, 0.12, 1.0, 0.0, 3.4e-12, 7e5)
 
 def test_a_small_number_has_a_minus_and_no_leading_zero() -> None:
     """The exponent has the minus of the page and as many digits as it needs; what is no number stays readable."""
-    assert [scientific(value) for value in (1.34e-7, -2e-12, 0.0, float("nan"))] == ["1.3e−7", "−2.0e−12", "0", "nan"]
-    assert scientific(0.00099, 1) == "1e−3"
-    assert [signed(value) for value in (-0.314, 0.25, 0.0)] == ["−0.31", "+0.25", "+0.00"]
+    assert [scientific(value) for value in (1.34e-7, -2e-12, 0.0, float("nan"))] == ["1.3e-7", "-2.0e-12", "0", "nan"]
+    assert scientific(0.00099, 1) == "1e-3"
+    assert [signed(value) for value in (-0.314, 0.25, 0.0)] == ["-0.31", "+0.25", "+0.00"]
 
 
 @needs_node

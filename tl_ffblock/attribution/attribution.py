@@ -57,7 +57,7 @@ class Attribution(Result):
     labels: tuple[str, ...]
     """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
     target: str
-    """What was attributed, in words, with the tokens that it reads: "logit difference ' Mary' − ' John'"."""
+    """What was attributed, in words, with the tokens that it reads: "logit difference ' Mary' - ' John'"."""
     rules: str
     """"path", "patching" or "gradient"."""
     value: float
@@ -330,7 +330,7 @@ class Attribution(Result):
         return errors
 
     def __sub__(self, other: "Attribution") -> "Attribution":
-        """Share by share difference of two results: target "a − b", tokens that differ "first−second".
+        """Share by share difference of two results: target "a - b", tokens that differ "first-second".
 
         A bias that one of the two lacks, because it is zero there, has a share of 0 there.
 
@@ -339,9 +339,9 @@ class Attribution(Result):
         """
         if not isinstance(other, Attribution):
             return NotImplemented
-        difference = combined([self, other], weighed((1.0, -1.0)), "−", "subtract", _ARITHMETIC)
-        names = [f"({name})" if " − " in name else name for name in (self.target, other.target)]
-        target = f"difference of {self.target}" if self.target == other.target else " − ".join(names)
+        difference = combined([self, other], weighed((1.0, -1.0)), "-", "subtract", _ARITHMETIC)
+        names = [f"({name})" if " - " in name else name for name in (self.target, other.target)]
+        target = f"difference of {self.target}" if self.target == other.target else " - ".join(names)
         quantity = f"difference of {difference.quantity}"
         return dataclasses.replace(difference, target=target, quantity=quantity, certificate=None)
 
@@ -502,5 +502,5 @@ class Attribution(Result):
 
 
 def in_words(shares: Mapping[str, float]) -> str:
-    """Names with their shares in a line: `tokens +5.29 · biases −0.3`."""
+    """Names with their shares in a line: `tokens +5.29 · biases -0.3`."""
     return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())

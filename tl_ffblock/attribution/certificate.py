@@ -70,7 +70,7 @@ class Certificate(Values):
         logits = f"logits differ by {scientific(self.logits, 1)}" if self.logits else "logits unchanged"
         module = f"worst module error {scientific(self.forms)} ({self.worst_form or 'none'})"
         layer = f"worst layer sum {scientific(float(self.layer_inputs.max()))}"
-        return f"Checks: {logits} · {module} · {layer} · {self.attributed_in_words()}".replace("−", "-")
+        return f"Checks: {logits} · {module} · {layer} · {self.attributed_in_words()}"
 
     def attributed_in_words(self) -> str:
         """How much of the target the shares sum to; all of it only where the rules are complete and the target linear in the logits."""

@@ -80,7 +80,7 @@ class PatchingEstimates(Result):
     labels: tuple[str, ...]
     """The tokens, "clean→corrupted" where they differ."""
     target: str
-    """What changes, in words: "logit difference ' Mary' − ' John'"."""
+    """What changes, in words: "logit difference ' Mary' - ' John'"."""
     quantity: str
     """What kind of number that is: "logit difference"."""
     rules: str

@@ -153,7 +153,7 @@ def of_logits(target: Target, model: Model, number: int) -> Metric:
 
 
 def words_of(model: Model, metric: Metric) -> str:
-    """The metric of one prompt with the tokens that it reads, and where, unless at the end: `logit difference ' Mary' − ' John'`."""
+    """The metric of one prompt with the tokens that it reads, and where, unless at the end: `logit difference ' Mary' - ' John'`."""
     words = f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()
     return words if metric.at in (None, -1) else f"{words} at {metric.at}"
 

@@ -94,7 +94,7 @@ def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
 
     largest = float(result.entering.abs().max()) or 1.0
     for position, (label, share) in enumerate(zip(result.labels, result.entering.tolist(), strict=True)):
-        bar = ("+" if share > 0 else "−") * round(20 * abs(share) / largest)
+        bar = ("+" if share > 0 else "-") * round(20 * abs(share) / largest)
         yield str(position), visible(label), signed(share, 4), bar
 
 

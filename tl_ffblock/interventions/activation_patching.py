@@ -98,7 +98,7 @@ class ActivationPatching(Result):
     labels: tuple[str, ...]
     """All tokens of the prompt, likewise."""
     targets: tuple[str, ...]
-    """What is read, in words: "logit difference ' Mary' − ' John'"."""
+    """What is read, in words: "logit difference ' Mary' - ' John'"."""
     quantities: tuple[str, ...]
     """What kind of numbers these are: "logit difference"."""
     clean: Float[Tensor, " target"]

@@ -26,7 +26,7 @@ from tl_ffblock.interventions.validation import (
     change_of,
 )
 from tl_ffblock.layer.positions import real_number
-from tl_ffblock.numerals import significant
+from tl_ffblock.numerals import significant, typographic
 from tl_ffblock.page import DataBlock, GraphBlock, MapsBlock, NumbersBlock, PageData, PageEdge
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines, sign
 from tl_ffblock.results.ranks import others_of, shares_of_others
@@ -143,7 +143,11 @@ def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -
         width: Inches; None means one column of a paper.
     """
     table = result.to_dataframe().sort_values("edges", kind="stable")
-    area = f"CMD {significant(result.cmd)} · CPR {significant(result.cpr)}" if len(table) > 1 else ""
+    area = (
+        f"CMD {typographic(significant(result.cmd))} · CPR {typographic(significant(result.cpr))}"
+        if len(table) > 1
+        else ""
+    )
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
         title=f"{result.summary()[0]}\n{area}",
@@ -528,8 +532,8 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
     unit = f" {block['unit']}" if block["unit"] else ""
     said = f"{data.model}. Bands: the tokens' streams; their width and colour are the share of the answer, at most "
-    said += f"{significant(limit)}{unit}. Arcs: heads that carry from token to token. {SIGNS}"
-    return _framed(figure, f"{block['question']} {significant(block['value'])}{unit}", said)
+    said += f"{typographic(significant(limit))}{unit}. Arcs: heads that carry from token to token. {SIGNS}"
+    return _framed(figure, f"{block['question']} {typographic(significant(block['value']))}{unit}", said)
 
 
 def _taken_figure(data: PageData, width: float | None) -> Any:
@@ -558,7 +562,7 @@ def _taken_figure(data: PageData, width: float | None) -> Any:
     _label(place.set_xticks, run.tokens, wide * 0.9, rotation=90)
     _label(place.set_yticks, [*map(str, data.text.layers)], high)
     place.set(xlim=(-0.6, after.shape[1] - 0.4), ylim=(len(after) - 0.5, -0.5), ylabel="layer")
-    ends = f"{limit:.0%}" if percent else significant(limit)
+    ends = f"{limit:.0%}" if percent else typographic(significant(limit))
     compared = "" if before is after else f" Orange: more than before ({before_of}); violet: less."
     said = f"{data.model}. Bands: what “{run.tokens[start.to]}” takes from each token, {start.scope}; widest {ends}.{compared}"
     return _framed(figure, f"What “{run.tokens[start.to]}” takes from the others", said)
@@ -598,7 +602,7 @@ def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]],
                 down -= apart
             named.append((middle, down))
             look = {"color": ink, "fontsize": 6.5, "ha": "center", "va": "top", "bbox": NAME_BOX}
-            place.text(middle, down, f"L{layer}H{head} {significant(share)}", **look)
+            place.text(middle, down, f"L{layer}H{head} {typographic(significant(share))}", **look)
 
 
 def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> Any:

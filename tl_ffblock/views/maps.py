@@ -18,7 +18,7 @@ from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, real_number, spans
 from tl_ffblock.layer.scopes import STEPS, Step, missing_scope
 from tl_ffblock.memories.card import MemoryCard
-from tl_ffblock.numerals import significant
+from tl_ffblock.numerals import significant, typographic
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
@@ -345,7 +345,7 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
     where = f"Layer {layers[layer]}, {first.channels[channel]}"
     note = f"Each cell is the share {first.column} the position."
     block = NumbersBlock(
-        heading=f"{where}: {significant(float(numbers[0, layer, channel, at]))} {first.column} “{places[at]}”",
+        heading=f"{where}: {typographic(significant(float(numbers[0, layer, channel, at])))} {first.column} “{places[at]}”",
         facts=f"{first.model} · {first.kind} · {n_layers} layers · {n_places} positions",
         maps=tuple(
             shares_map(title[:1].upper() + title[1:], note, down, across, cells[0], dict(_others(cells[1:], names)))

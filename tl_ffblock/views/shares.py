@@ -23,7 +23,7 @@ from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.interventions.sweeps import ContributionSweep
-from tl_ffblock.numerals import scientific, significant
+from tl_ffblock.numerals import scientific, significant, typographic
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
@@ -149,7 +149,7 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
     """Direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
     tokens = told_apart(result.labels)
     block = NumbersBlock(
-        heading=f"{result.target} = {significant(result.value, 4, '-')}",
+        heading=f"{result.target} = {typographic(significant(result.value, 4, '-'))}",
         facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
         rows=(_row(result.target, result.value, result.entering, result.sums()),),
         maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
@@ -174,7 +174,7 @@ def continuation_page(result: ContinuationAttribution) -> PageData:
         facts=f"{result.model} · rules “{result.rules}” · {result.n_prompt} tokens of a prompt, {len(rows)} after it",
         rows=rows,
     )
-    statement = f"Largest error of a row, over the sum of sizes: {scientific(float(result.errors.max()))}."
+    statement = f"Largest error of a row, over the sum of sizes: {typographic(scientific(float(result.errors.max())))}."
     if result.residual is None:
         return numbers_page(result.model, block, tokens, statement=statement)
     shown = min(len(rows), max(1, STREAMS // result.residual[0].numel()))
@@ -243,7 +243,7 @@ def lens_page(result: LogitLens) -> PageData:
     )
     entropies = ("position", [tokens[position] for position in result.positions])
     shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
-    last = f"The last row is the model's own logits, to {scientific(result.error)} of the largest."
+    last = f"The last row is the model's own logits, to {typographic(scientific(result.error))} of the largest."
     block = NumbersBlock(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables))
     return numbers_page(result.model, block, statement=last)
 
@@ -624,7 +624,8 @@ def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
 
 def _question(result: Attribution) -> str:
     """What the page answers: why a token, and not another, where the target is a logit of single tokens."""
-    words = [QUOTED.fullmatch(word) for word in result.target.removeprefix(result.quantity).strip().split(" − ")]
+    said = result.target.removeprefix(result.quantity).strip()
+    words = [QUOTED.fullmatch(word) for word in re.split(r" - (?=['\"])", said)]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
     if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference", "logit over the mean logit"):
         return f"Why {' and not '.join(asked)}?"
@@ -648,7 +649,10 @@ def _certificate(result: Attribution) -> str:
 def _sums_up(error: float, linear: bool) -> str:
     """The law of complete rules and how well it holds."""
     of = "" if linear else "'s first-order form"
-    return f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {scientific(error)} of their sizes."
+    exact = typographic(scientific(error))
+    return (
+        f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {exact} of their sizes."
+    )
 
 
 def _unit(quantity: str) -> str:
@@ -698,13 +702,13 @@ def _maps(result: Attribution, tokens: tuple[str, ...], parts: Sequence[str]) ->
         yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
     if "heads" in parts and "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
-        total = significant(float(by_head.sum()))
+        total = typographic(significant(float(by_head.sum())))
         sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP
         note = f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {total}. {sums}"
         heads = tuple(map(str, range(by_head.shape[1])))
         yield shares_map("Heads", note, ("layer", boundaries[:-1]), ("head", heads), by_head, _details(result, tokens))
     if "mlps" in result.parts:
-        note = f"What each feed-forward writes at each position. All sum to {significant(float(result.mlps.sum()))}."
+        note = f"What each feed-forward writes at each position. All sum to {typographic(significant(float(result.mlps.sum())))}."
         yield shares_map("Feed-forwards", note, ("layer", boundaries[:-1]), ("position", tokens), result.mlps)
 
 
@@ -742,7 +746,11 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
         n, total = sum(map(torch.numel, layers.values())), sum(float(shares.sum()) for shares in layers.values())
         title = f"Neurons, each at its position: the {len(entries)} largest of {n}"
         sums = DIRECT if isinstance(result, DirectLogitAttribution) else OF_NEURONS
-        yield {"title": title, "note": f"All of them sum to {significant(total)}. {sums}", "entries": entries}
+        yield {
+            "title": title,
+            "note": f"All of them sum to {typographic(significant(total))}. {sums}",
+            "entries": entries,
+        }
 
 
 def _component(places: dict[str, Any]) -> str:

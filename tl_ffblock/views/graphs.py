@@ -18,8 +18,8 @@ from tl_ffblock.views.registry import page_of, panel_of
 
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
-    "A node's word, where it has one, is the top token of its vector through the model's own read-out (a logit lens), which "
-    "correlates and proves nothing. Colours are shares of the target through all layers, with patterns and norm scales those of "
+    "The word of the stream is the top token of its vector through the model's own read-out (a logit lens), that of a component "
+    "is the target's token where this is its top token. Both correlate and prove nothing. Colours are shares of the target through all layers, with patterns and norm scales those of "
     "the forward pass; a node's own counts wherever it goes, other positions too."
 )
 _LAYERED = (
@@ -60,6 +60,8 @@ _CHAIN = ("query", "key", "neuron key")
 """Kinds that only lead to others: an edge to one weighs what depends on it."""
 _TRUNK = ("input", "norm", "qkv", "heads", "attention", "sum", "mlp")
 _SINGLE = ("row", "head", "value", "neuron", "bias")
+_STREAM = ("input", "sum", "norm")
+"""Kinds whose vectors the logit lens is meant for; of a component alone it reads the direction, however short the vector."""
 _COEFFICIENTS = {"key": "q k", "value": "attention"}
 _PLACES = {"resid": 0, "query": 1, "key": 1, "value": 1, "head": 2, "resid_mid": 3, "mlp": 4}
 """Columns of a layer, from left to right."""
@@ -73,7 +75,7 @@ _WORDS = {
     "target": "the target",
 }
 CLEAR = 2.0
-"""Nats of the distribution over tokens below which a node shows its word; queries, keys and rows never do."""
+"""Nats of the distribution over tokens below which the stream shows its top token, and a component that of the target."""
 KEEP = 0.3
 """The part of the sizes of all edges that a page of edge estimates shows."""
 
@@ -118,13 +120,13 @@ def _(graph: EdgeEstimates, *, keep: float = KEEP) -> PageData:
 @page_of.register
 def _(graph: EdgeEffects) -> PageData:
     shown = graph.prune(1.0)
-    return _layered(shown, _EFFECTS, fold=False, heading=f"measured edges to {shown.targets[0].name}")
+    return _layered(shown, _EFFECTS, fold=False, heading=f"Measured edges to {shown.targets[0].name}")
 
 
 @page_of.register
 def _(graph: Circuit) -> PageData:
     shown = graph.prune(1.0)
-    return _layered(shown, _CIRCUIT, fold=False, heading=f"circuit of {len(graph):,} edges for {shown.targets[0].name}")
+    return _layered(shown, _CIRCUIT, fold=False, heading=f"Circuit of {len(graph):,} edges for {shown.targets[0].name}")
 
 
 @page_of.register
@@ -147,7 +149,7 @@ def _(graph: FlowGraph) -> PageData:
             for edge, kinds in zip(graph.edges, ends, strict=True)
         ],
         [set(kinds) <= set(_TRUNK) for kinds in ends],
-        heading=f"flow through {visible(graph.labels[graph.position])} at {graph.position}, {layers}",
+        heading=f"Flow through {visible(graph.labels[graph.position])} at {graph.position}, {layers}",
         meaning=_FLOW,
         columns=tuple(titles[column] for column in sorted(titles)),
         lanes=2,
@@ -177,7 +179,7 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageD
         graph.weights.tolist(),
         [False] * len(graph.ends),
         folded,
-        heading=heading or f"paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
+        heading=heading or f"Paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
         meaning=meaning + _FOLDED * bool(folded),
         columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
         lanes=lanes + 1,
@@ -281,7 +283,7 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
         facts += [("entropy of its tokens, nats", node.entropy)] if says else []
         facts += [("norm of its own biases", node.own)] if node.own else []
         facts += [(f"norm of {node.unseen} not on the page", node.rest)] if node.unseen else []
-        clear = bool(says) and node.entropy < CLEAR and node.kind not in (*_CHAIN, "row")
+        clear = bool(says) and node.entropy < CLEAR and (node.kind in _STREAM or 1 in node.ranks)
         name, label = f"layer {node.layer}: {node.words}", says[0] if clear else ""
         read: dict[str, Any] = dict(
             ranks=node.ranks, probabilities=node.probabilities, unseen=node.unseen + int(hidden[0].any())

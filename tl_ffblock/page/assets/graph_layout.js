@@ -1,6 +1,6 @@
 /* Where the nodes of a layered graph stand, and which edges are shown. No DOM. */
 
-export const CARD = { width: 76, height: 28, gap: 4, apart: 26, lane: 14, top: 34, left: 10, most: 190 };
+export const CARD = { width: 76, widest: 130, height: 28, gap: 4, apart: 26, lane: 14, top: 34, left: 10, most: 190 };
 
 /** Edges that the slider can hide, the weightiest first, for a target; without targets by size. */
 export function ranked(data, target) {
@@ -20,7 +20,7 @@ export function shownAt(data, target, order, amount) {
 }
 
 /** Places of the shown nodes: columns side by side, lanes below each other, nodes of a column and lane stacked about its middle, but not far below its top. */
-export function placesOf(data, shown, size = CARD) {
+export function placesOf(data, shown, size) {
   const cells = new Map();
   const used = new Set();
   for (const index of shown.nodes) {

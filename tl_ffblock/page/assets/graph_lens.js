@@ -1,9 +1,9 @@
 /* View: a layered graph. Target, edges shown, colours and the chosen node are fields of the selection. */
 
 import { nodeCard } from "./graph_card.js";
-import { CARD, largestSizes, placesOf, ranked, shareLimit, shownAt } from "./graph_layout.js";
+import { largestSizes, placesOf, ranked, shareLimit, shownAt } from "./graph_layout.js";
 import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
-import { entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
+import { cardOf, entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
 import { plainNumber, shownText, targetText } from "./graph_words.js";
 import { largest } from "./shares.js";
 import { byId, element, svg } from "./svg.js";
@@ -25,7 +25,7 @@ function graphScene(scene) {
   const order = ranked(data, target);
   const amount = Math.min(order.length, selection.amount < 0 ? data.shown : selection.amount);
   const shown = shownAt(data, target, order, amount);
-  return { data, target, order, amount, shown, palette, inks: selection.inks, layout: placesOf(data, shown), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
+  return { data, target, order, amount, shown, palette, inks: selection.inks, layout: placesOf(data, shown, cardOf(data)), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
 }
 
 /** The change of the selection that chooses a node: as many edges are shown as it takes to see it. */
@@ -122,12 +122,12 @@ function graphControls({ data }, go) {
 }
 
 /** Brings a node into sight; in the middle, where it is asked for. */
-function bringIntoSight(host, { layout: { places } }, index, middle = false) {
+function bringIntoSight(host, { layout: { places, size } }, index, middle = false) {
   const place = places.get(index);
   if (!place) return;
-  const [x, y] = [place.x + CARD.width / 2 - host.clientWidth / 2, place.y + CARD.height / 2 - host.clientHeight / 2];
-  if (middle || place.x < host.scrollLeft || place.x + CARD.width > host.scrollLeft + host.clientWidth) host.scrollLeft = x;
-  if (middle || place.y < host.scrollTop || place.y + CARD.height > host.scrollTop + host.clientHeight) host.scrollTop = y;
+  const [x, y] = [place.x + size.width / 2 - host.clientWidth / 2, place.y + size.height / 2 - host.clientHeight / 2];
+  if (middle || place.x < host.scrollLeft || place.x + size.width > host.scrollLeft + host.clientWidth) host.scrollLeft = x;
+  if (middle || place.y < host.scrollTop || place.y + size.height > host.scrollTop + host.clientHeight) host.scrollTop = y;
 }
 
 /** The card of a node; of none where it is -1. */

@@ -1,9 +1,18 @@
 /* The picture of a graph: cards in columns, edges as bands. */
 
 import { SHADES, hexToRgb, readableOn } from "./colours.js";
-import { widthOf } from "./graph_layout.js";
+import { CARD, widthOf } from "./graph_layout.js";
 import { signedNumber } from "./graph_words.js";
-import { FONT, SVG, fitText, rectangle, svg, text } from "./svg.js";
+import { FONT, SVG, fitText, rectangle, svg, text, textWidth } from "./svg.js";
+
+/* Letters of a card: its component's name, the word and share below it. */
+const NAME = 11;
+const SMALL = 9.5;
+
+/** Cards as wide as the longest name, up to this. */
+export function cardOf({ nodes }) {
+  return { ...CARD, width: Math.ceil(Math.min(CARD.widest, Math.max(CARD.width, ...nodes.map(({ short }) => textWidth(short, NAME) + 6)))) };
+}
 
 /** The colour of a share: the ramp's ink of its sign, full at the limit; grey where nothing of the target flows. */
 export function shareInk(palette, share, limit, least = 0) {
@@ -67,13 +76,14 @@ function nodeView(scene, index) {
   const fill = nodeInk(scene, node);
   const ink = readableOn(hexToRgb(fill));
   const share = data.targets.length && node.shares[scene.target] ? signedNumber(node.shares[scene.target]) : "";
-  const second = [node.label, share].filter(Boolean).join(" ");
+  const word = node.label && fitText(node.label, SMALL, width - 6 - textWidth(` ${share}`, SMALL));
+  const second = [word, share].filter(Boolean).join(" ");
   const name = `${node.label} ${node.name}`;
   const group = svg("g", { class: "graph-node", transform: `translate(${x} ${y})`, role: "img", "aria-label": name }, [
     svg("rect", { width, height, rx: 4, fill, stroke: palette.line }),
-    text(fitText(node.short, 11, width - 6), width / 2, second ? 12 : 18, { "font-size": 11, "text-anchor": "middle", fill: ink }),
+    text(fitText(node.short, NAME, width - 6), width / 2, second ? 12 : 18, { "font-size": NAME, "text-anchor": "middle", fill: ink }),
   ]);
-  if (second) group.append(text(fitText(second, 9.5, width - 6), width / 2, 24, { "font-size": 9.5, "text-anchor": "middle", fill: ink }));
+  if (second) group.append(text(second, width / 2, 24, { "font-size": SMALL, "text-anchor": "middle", fill: ink }));
   group.dataset.node = index;
   return group;
 }

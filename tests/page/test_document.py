@@ -89,13 +89,6 @@ def test_a_large_run_stays_small(build: Builder) -> None:
     assert len(build(128, layers=range(12), causal=False).to_html()) < 4e6
 
 
-def test_the_style_is_that_of_its_file() -> None:
-    """Without comments, and with the same rules and values, letter by letter but for white space."""
-    bare = lambda style: re.sub(r"\s|;(?=\s*})", "", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))  # noqa: E731
-    assert bare(document.style_of()) == bare(document.asset("page.css"))
-    assert "/*" not in document.style_of() and " > " in document.style_of() and ": " not in document.style_of()
-
-
 @pytest.mark.parametrize("heads", [False, True])
 def test_a_short_text_has_a_small_page(ffb: ModuleType, model_of: Callable[..., Any], heads: bool) -> None:
     """Nine tokens, six layers, all scopes, twelve heads: below 350 kB beside CircuitsVis's own bundle."""

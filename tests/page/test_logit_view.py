@@ -1,6 +1,7 @@
 """A target attributed, beside the maps of a text or alone: the overview."""
 
 import csv
+import dataclasses
 import io
 from typing import Any
 
@@ -154,6 +155,23 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
 
 
 @needs_node
+@needs_node
+def test_a_sum_has_the_digits_of_its_terms(build: Builder) -> None:
+    """5.287 is "tokens +5.287", not "+5.29"."""
+    one = attribution()
+    given = dataclasses.replace(
+        one, value=5.287, first_order=5.287, residual=one.residual * (3.287 / 6), tokens=one.tokens * (3.287 / 6)
+    )
+    found = run(
+        """const { data, selection } = await scened({ layer: 1 });
+        const block = chosenLogit(data, selection);
+        return [logitEquation(block), logitLaw(block, 1)];""",
+        payload=payload(maps_of(build), beside=(given,)),
+    )
+    assert found[0] == "5.287 = tokens +3.287 · biases +2"
+    assert found[1].endswith("through all tokens +3.835, from what enters later (biases) +1, together 4.835.")
+
+
 def test_norms_and_signed_shares_have_no_difference(build: Builder) -> None:
     """Beside each other each keeps its scale and its numbers; two maps of one kind are subtracted as ever."""
     read = run(

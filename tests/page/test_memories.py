@@ -34,7 +34,9 @@ def test_a_card_shows_where_the_memory_fires_and_what_feeds_it(build: Builder, s
     value = CardValue("final_norm", (HOSTILE, "b"), ("c",), 0.25, 1, 1)
     cards = [card(), card("0:3", value=value)]
     screen = show(build(4, tokens=TOKENS), beside=cards, view="memories")
-    titles = screen.page.locator(".memory h3").all_inner_texts()
+    for place in ("#where", "#reading", "#why"):
+        assert not screen.page.locator(place).is_visible(), "numbers of maps, not of the memory"
+    titles = screen.page.locator(".memory h2").all_inner_texts()
     assert titles[0] == "What it writes" and len(titles) == 6
     along = screen.page.locator(".memory-part").nth(1).locator(".chip")
     assert along.nth(3).get_attribute("aria-current") == "true", "opens where the memory is most active"
@@ -43,7 +45,7 @@ def test_a_card_shows_where_the_memory_fires_and_what_feeds_it(build: Builder, s
     along.nth(3).click()
     screen.settle()
     fed = screen.page.locator(".memory-part").nth(2)
-    assert fed.locator("h3").inner_text() == "Its coefficient by token, at “t3”"
+    assert fed.locator("h2").inner_text() == "Its coefficient by token, at “t3”"
     titles = [chip.get_attribute("title") for chip in fed.locator(".chip").all()]
     assert titles[1] == "t1 · position 1 · brings +1" and titles[0].endswith("brings 0")
     assert "in the coefficient +3 at position 3; the bias brings +0.5" in fed.inner_text()

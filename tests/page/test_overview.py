@@ -44,17 +44,19 @@ def of_length(build: Builder, n: int) -> ContributionMaps:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("n", [9, 41])
-@pytest.mark.parametrize("asked", [True, False])
-def test_little_stands_before_the_first_cell(build: Builder, show: Shower, n: int, asked: bool) -> None:
-    """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target and without."""
-    maps = of_length(build, n)
-    beside = (attribution(maps.tokens),) if asked else ()
+@pytest.mark.parametrize("of", ["target", "text", "two runs"])
+def test_little_stands_before_the_first_cell(build: Builder, show: Shower, n: int, of: str) -> None:
+    """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target, without, and of two runs, whose choice is two more."""
+    maps = dataclasses.replace(of_length(build, n), model="before")
+    beside = {"beside": (attribution(maps.tokens, model="before"),)} if of == "target" else {}
+    beside |= {"against": dataclasses.replace(maps * 2.0, model="after")} if of == "two runs" else {}
     context = {"viewport": {"width": 1280, "height": 900}}
-    screen = show(maps, view="overview", beside=beside, context=context)
+    screen = show(maps, view="overview", context=context, **beside)
+    assert screen.page.locator("#run").is_visible() == (of == "two runs")
     found = screen.page.evaluate(BEFORE)
     assert found["top"] < 260
     assert found["words"] <= 80
-    assert len(found["controls"]) <= 8, found["controls"]
+    assert len(found["controls"]) <= (10 if of == "two runs" else 8), found["controls"]
     assert screen.problems == [] and screen.overflow() <= 0
 
 
@@ -332,6 +334,20 @@ def test_tokens_that_come_later_are_hatched(build: Builder, show: Shower) -> Non
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("view", ["overview", "maps"])
+def test_names_are_smaller_before_they_are_cut(build: Builder, show: Shower, view: str) -> None:
+    """`<|im_start|>` above a wide column is whole, chosen and not; a token that no letters make fit is cut."""
+    tokens = ("<|im_start|>", "tokyo / paris", "x" * 40, "a")
+    maps = build(4, tokens=tokens, layers=(0, 1), causal=False)
+    screen = show(maps, view=view, layer=1, query=3, width=1280)
+    for column in (0, 1):
+        screen.go(f"#from={column}&to=3&view={view}")
+        drawn = screen.page.locator({"overview": ".logit text", "maps": ".panel text"}[view]).all_text_contents()
+        assert set(tokens[:2]) <= set(drawn) and tokens[2] not in drawn, column
+    assert any(words.startswith("xxx") and words.endswith("…") for words in drawn)
+
+
+@pytest.mark.browser
 def test_few_layers_fill_the_window(build: Builder, show: Shower) -> None:
     """Six layers end in the lower fifth of 1280 x 900, with the legend in sight, and so do thirty."""
     for layers in (6, 30):
@@ -466,6 +482,34 @@ def test_two_results_of_one_text_are_beside_each_other(build: Builder, show: Sho
         maps.to_html(against=build(6, layers=(0, 1, 2), causal=False))
     with pytest.raises(InputError, match="beside goes with one run"):
         maps.to_html(against=other, beside=(attribution(maps.tokens),))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("view", ["overview", "maps"])
+@pytest.mark.parametrize("most", [0.514, 0.39, 0.62, 0.801, 0.1999])
+def test_scales_have_round_numbers_at_their_places(build: Builder, show: Shower, view: str, most: float) -> None:
+    """25 % and 50 %, not 26 % and 51 %: twice the same round step, each above its mark, by hand from the largest share."""
+    maps = build(4, layers=(0, 1), causal=False)
+    for values in maps.values.values():
+        values[:] = torch.tensor([[1.0, most, (1 - most) * 0.6, (1 - most) * 0.4]] * 4).roll(1, 1)
+        values.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    columns = {"overview": ".logit", "maps": ".panel[data-role=after]"}
+    screen = show(maps, view=view, layer=1, query=0)
+    shares = torch.stack([maps["AtbLnFf", layer] for layer in (0, 1)])
+    shares = shares - torch.eye(4)
+    shares = shares / shares.sum(-1, keepdim=True)
+    largest = float(shares[:, 0].max() if view == "overview" else shares.max())
+    script = """(place) => {
+        const bar = document.querySelector(`${place} .legend`);
+        const [left, wide] = [bar.x.baseVal.value, bar.width.baseVal.value];
+        const marks = Array.from(document.querySelectorAll(`${place} .tick`), (mark) => [(Number(mark.getAttribute("d").match(/^M([-.\\d]+)/)[1]) - left) / wide, mark.nextSibling.textContent]);
+        return marks.sort((a, b) => a[0] - b[0]);
+    }"""
+    marks = screen.page.evaluate(script, columns[view])
+    numbers = [float(words.removesuffix("\u00a0%")) for _, words in marks]
+    assert numbers[0] == 0 and len(numbers) == 3 and numbers[2] == 2 * numbers[1] and numbers[2] > 0.6 * 100 * largest
+    assert f"{numbers[1]:g}".strip("0.").replace(".", "") in {"1", "15", "2", "25", "3", "4", "5", "6", "8"}
+    assert [place for place, _ in marks] == pytest.approx([number / 100 / largest for number in numbers], abs=0.01)
 
 
 @pytest.mark.browser

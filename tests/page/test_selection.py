@@ -164,6 +164,21 @@ def test_the_keyboard_does_it_all(build: Builder, show: Shower) -> None:
     assert screen.selection()["scope"] == "AtbLnFfRes"
 
 
+def test_the_search_is_empty_once_another_token_is_read(build: Builder, show: Shower) -> None:
+    """It keeps its text while Enter goes on and while layers change; then a token is clicked."""
+    screen = show(build(6, layers=(0, 1, 2), causal=False), layer=0, query=2)
+    search, note = screen.page.locator("#search"), screen.page.locator("#search-note")
+    search.fill("t4")
+    search.press("Enter")
+    screen.settle()
+    assert (search.input_value(), note.inner_text()) == ("t4", "position 4")
+    screen.choose(layer=2)
+    assert search.input_value() == "t4"
+    screen.page.locator("#sentence .chip", has_text="t1").click()
+    screen.settle()
+    assert (search.input_value(), note.inner_text()) == ("", "")
+
+
 def test_a_rectangle_zooms_and_words_join(build: Builder, show: Shower) -> None:
     """A drag shows its cells alone, on the same scale; pieces of words become words; hidden tokens lose their columns."""
     tokens = ("[CLS]", "un", "##do", "it", "now", "[SEP]", "a", "b")

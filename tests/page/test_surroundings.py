@@ -1,14 +1,17 @@
 """The page where it is read: narrow and wide, dark, in high contrast, on paper, in notebooks, with CircuitsVis."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.integration.test_results import RESULTS, made
 from tests.page.screen import Builder, Screen, Shower
+from tests.page.test_logit_view import attribution
 from tests.page.test_pictures import PAGES
 from tl_ffblock.page import iframe
 
@@ -123,6 +126,45 @@ def test_a_notebook_frame_grows_with_its_page_and_tells_the_selection(build: Bui
     assert download.value.suggested_filename.endswith(".png")
     assert [url for url in screen.requests if not url.startswith(("file:", "about:", "data:", "blob:"))] == []
     assert screen.problems == []
+
+
+def test_the_close_up_is_printed_below_the_overview(build: Builder, show: Shower) -> None:
+    """Of 41 tokens, 30 layers and a target it ends on the first sheet, which was half empty; lists are short, so that two sheets do."""
+    n, layers = 41, 30
+    tokens, draw = tuple(f"token{at}" for at in range(n)), torch.Generator().manual_seed(0)
+    flows = torch.rand(layers + 1, n, generator=draw)
+    parts = {
+        "heads": torch.randn(layers, 9, n, generator=draw),
+        "edges": torch.randn(layers, 9, n, n, generator=draw).tril(),
+    }
+    fields: dict[str, Any] = dict(residual=flows, tokens=flows[0], bias_layers=(0, layers), parts=parts)
+    target = dataclasses.replace(attribution(tokens), **fields)
+    maps = build(n, tokens=tokens, layers=range(layers))
+    screen = show(maps, view="overview", beside=(target,), context={"viewport": {"width": 1280, "height": 900}})
+    paper = screen.page.pdf(format="A4", prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type /Page\b", paper)) == 2
+    screen.settle()
+    screen.page.set_viewport_size({"width": PAPER, "height": 900})
+    screen.page.emulate_media(media="print")
+    screen.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    box = screen.page.locator(".close-up").bounding_box()
+    assert box["y"] + box["height"] < PAPER * (297 - 24) / (210 - 24)
+    assert screen.page.locator("#pair-list tbody tr").count() == 25
+    assert "the first 25 of" in screen.page.locator("#pairs-note").inner_text()
+
+
+@pytest.mark.parametrize("view", ["overview", "maps"])
+def test_a_very_long_token_takes_little_room(build: Builder, show: Shower, view: str) -> None:
+    """Of 300 letters the headline has the beginning, card and list an ellipsis; files and tooltip have them all."""
+    tokens = ("a", "x" * 300, "b", "\U0001f469\u200d\U0001f469\u200d\U0001f467" * 100)
+    screen = show(build(4, tokens=tokens, causal=False), view=view, layer=0, query=1, width=1280)
+    screen.go(f"#to=1&from=3&layer=0&view={view}")
+    said = screen.page.locator("#headline").text_content()
+    assert said.count("x") == 47 and "x…”" in said and "\U0001f467…”" in said
+    high = "(selector) => Math.max(...Array.from(document.querySelectorAll(selector), (node) => node.getBoundingClientRect().height))"
+    assert screen.page.evaluate(high, ".card h3") < 45 and screen.page.evaluate(high, "#pair-list tbody tr") < 45
+    assert screen.page.evaluate(high, ".profile tr") < 25 and screen.overflow() <= 0
+    assert tokens[3].encode() in screen.save("csv")[1]
 
 
 def test_circuitsvis_draws_when_asked(build: Builder, show: Shower) -> None:

@@ -119,14 +119,18 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     ]
     screen = show(html=average(maps, {"IO": 1, "END": -1}).to_html())
     body = screen.page.locator("body")
-    assert screen.page.locator("h1").inner_text() == "Layer 9, head 1: +4.5 written at “IO:b”"
-    assert screen.page.locator("section h2").all_inner_texts() == ["Written at IO:b", "Written at END:c"]
+    assert screen.page.locator("h1").inner_text() == "Layer 9, head 1: +4.5 written at “IO”"
+    assert screen.page.locator("section h2").all_inner_texts() == ["Written at IO", "Written at END"]
     drawing = screen.page.locator(".share-map svg").first
     for _ in range(2):
         drawing.press("ArrowRight")
     said = screen.page.locator(".share-said").first.inner_text()
     assert said == "layer 9 · head 1: +4.5 · low +3 · high +6"
-    assert "Mean of 2 prompts" in body.inner_text() and "takes" not in body.inner_text()
+    assert (
+        "Mean of 2 prompts" in body.inner_text()
+        and "interval (bootstrap over prompts). IO:b, END:c." in body.inner_text()
+        and "takes" not in body.inner_text()
+    )
     assert not screen.problems
 
 

@@ -18,9 +18,9 @@ from tl_ffblock.views.registry import page_of, panel_of
 
 _FLOW = (
     "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
-    "The word of the stream is the top token of its vector through the model's own read-out (a logit lens), that of a component "
-    "is the target's token where this is its top token. Both correlate and prove nothing. Colours are shares of the target through all layers, with patterns and norm scales those of "
-    "the forward pass; a node's own counts wherever it goes, other positions too."
+    "The word of the stream is the top token of its vector through the model's own read-out (a logit lens). A component has a word "
+    "where its top token is the target's. Both correlate and prove nothing. Colours are shares of the target through all layers, with "
+    "patterns and norm scales those of the forward pass; a node's own counts wherever it goes, other positions too."
 )
 _LAYERED = (
     "Paths of the target from the tokens through all layers: what flows into a node, and its own bias, flows out of it. Rows are "

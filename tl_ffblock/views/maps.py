@@ -186,11 +186,12 @@ def average_page(
         InputError: if layer or channel are not there, or of numbers by position are asked for.
     """
     runs, labels, interval = _ends(average), average.page_labels(), "95 % interval (bootstrap over prompts)"
-    if average.by_position:
-        _refuse_choices(layer=layer, channel=channel, view=view)
-        return position_page(runs, labels, f"Mean of {len(average.values)} prompts, with each cell's {interval}.")
     named = not all(name.isdecimal() for name in average.keys)
     names, tokens = (average.keys, average.labels) if named else (labels, ())
+    if average.by_position:
+        _refuse_choices(layer=layer, channel=channel, view=view)
+        there = f" {', '.join(labels)}." if named else ""
+        return position_page(runs, names, f"Mean of {len(average.values)} prompts, with each cell's {interval}.{there}")
     shown, further = (runs, None) if average.shares is None else (_ends(average.as_shares()), runs)
     view = view or first_view(average.layers, layer, average.layered)
     data = token_maps_page(shown, further, layer=layer, channel=channel, labels=names, details=tokens, view=view)

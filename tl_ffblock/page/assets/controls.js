@@ -104,6 +104,14 @@ function connectSearch(bench) {
   });
 }
 
+/** Empties the search once another token is read than the one that it led to. */
+function markSearch({ read, to, from }) {
+  const search = byId("search");
+  const token = String(read === "row" ? to : from);
+  if (document.activeElement !== search && search.dataset.read !== token) search.value = byId("search-note").textContent = "";
+  search.dataset.read = token;
+}
+
 function pressed(id, on) {
   byId(id).setAttribute("aria-pressed", String(Boolean(on)));
 }
@@ -165,6 +173,7 @@ export function markControls(scene, { controls, withoutOwn = false }) {
   markRanges(scene, withoutOwn);
   if (hasMaps(data)) { markSorts(scene); markCells(scene); }
   keepMenuInside();
+  markSearch(selection);
   if (document.activeElement !== byId("find")) byId("find").value = selection.find;
 }
 

@@ -2,7 +2,7 @@
 
 import { shadeOf } from "./colours.js";
 import { BOLD, LABEL, STRIP, TITLE_HEIGHT, indexWidth, labelSize } from "./layout.js";
-import { formatRough } from "./numbers.js";
+import { formatRough, roundDown } from "./numbers.js";
 import { hasCrosses, isClipped, subtitleOf, titleOf } from "./phrases.js";
 import { fitText, rectangle, svg, text, textWidth, upright } from "./svg.js";
 import { intervalOf } from "./tables.js";
@@ -18,6 +18,13 @@ export function isLabelled(index, every, selected) {
   return index === selected || (index % every === 0 && Math.abs(index - selected) >= every);
 }
 
+/** A label in `room` pixels: where it is wider, in smaller letters, and cut only if these are still too wide. */
+function fittingLabel(label, most, weight, room) {
+  const wide = "font-weight" in weight ? BOLD : 1;
+  const size = textWidth(label, wide * most) > room ? Math.min(most, LABEL.size) : most;
+  return { words: fitText(label, wide * size, room), style: { "font-size": size, ...weight } };
+}
+
 /** The label of one row: its token where the frame has room for tokens, and its position. */
 function rowLabel(scene, frame, row, weight) {
   const { axes, data, palette, window: [first] } = scene;
@@ -27,17 +34,18 @@ function rowLabel(scene, frame, row, weight) {
   const index = text(number, frame.left - 5, y, { "text-anchor": "end", "font-size": LABEL.index, fill: palette.grey });
   if (!frame.fullLabels) return svg("g", {}, [index]);
   const room = frame.left - indexWidth(scene) - LABEL.axis;
-  const token = fitText(frame.map.labels[axes.own[row]], "font-weight" in weight ? BOLD * size : size, Math.max(20, room));
-  return svg("g", {}, [index, text(token, frame.left - indexWidth(scene), y, { "text-anchor": "end", "font-size": size, fill: palette.ink, ...weight })]);
+  const { words, style } = fittingLabel(frame.map.labels[axes.own[row]], size, weight, Math.max(20, room));
+  return svg("g", {}, [index, text(words, frame.left - indexWidth(scene), y, { "text-anchor": "end", fill: palette.ink, ...style })]);
 }
 
 function columnLabel(scene, frame, column, weight) {
   const { axes, data, palette, window: [, , left] } = scene;
   const size = labelSize(frame.cell.width);
   const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
+  const { words, style } = fittingLabel(frame.map.labels[column], size, weight, LABEL.column);
   return svg("g", {}, [
     upright(positionNumber(data, axes.columns[column].position), x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
-    upright(fitText(frame.map.labels[column], "font-weight" in weight ? BOLD * size : size, LABEL.column), x, frame.top - indexWidth(scene), { "font-size": size, fill: palette.ink, ...weight }),
+    upright(words, x, frame.top - indexWidth(scene), { fill: palette.ink, ...style }),
   ]);
 }
 
@@ -128,24 +136,28 @@ function legendBar(scene, frame) {
 function legendWords(scene, frame) {
   const { x, y } = legendPlace(frame);
   const remarks = frame.notes.map((line, index) => text(line, x, y + 38 + 14 * index, { "font-size": 11, fill: scene.palette.grey }));
-  return [...legendTicks(scene, frame), ...remarks];
+  const rough = (value) => formatRough(value, frame.map.asShare, frame.map.scale === "signed");
+  return [...scaleTicks(scene, legendPlace(frame), frame.map, rough), ...remarks];
 }
 
-/** Numbers below the bar: that of its middle only where it stands clear of those of the ends. */
-function legendTicks(scene, frame) {
-  const { map } = frame;
-  const { x, y, width } = legendPlace(frame);
-  const from = map.scale === "signed" ? -map.limit : 0;
-  const clipped = isClipped(map);
-  const sign = (value) => (from < 0 && value > 0 ? "+" : "");
-  const tick = (share, anchor, prefix = "") => {
-    const value = from + share * (map.limit - from);
-    return { words: prefix + sign(value) + formatRough(value, map.asShare, map.scale === "signed"), share, anchor };
-  };
-  const [first, middle, last] = [tick(0, "start", clipped && from < 0 ? "≤ " : ""), tick(0.5, "middle"), tick(1, "end", clipped ? "≥ " : "")];
-  const halfTaken = textWidth(middle.words, LEGEND_TICK) / 2 + Math.max(...[first, last].map(({ words }) => textWidth(words, LEGEND_TICK))) + 4;
-  const fitting = halfTaken > width / 2 ? [first, last] : [first, middle, last];
-  return fitting.map(({ words, share, anchor }) => text(words, x + share * width, y + 22, { "font-size": LEGEND_TICK, "text-anchor": anchor, fill: scene.palette.ink }));
+/** Round numbers below a bar of colours, each at its place; of a scale beyond which cells lie, its ends. A number is left out where it would touch another. */
+export function scaleTicks({ palette }, { x, y, width, height }, map, words) {
+  const { limit } = map;
+  const [signed, clipped] = [map.scale === "signed", isClipped(map)];
+  const from = signed ? -limit : 0;
+  const step = roundDown(signed ? limit : limit / 2);
+  const last = clipped ? limit : signed ? step : 2 * step;
+  const room = [];
+  return [last, signed ? -last : 0, signed ? 0 : step].flatMap((value) => {
+    const place = ((value - from) / (limit - from || 1)) * width;
+    const said = `${clipped && Math.abs(value) === limit ? (value > 0 ? "≥ " : "≤ ") : ""}${signed && value > 0 ? "+" : ""}${words(value, value === last)}`;
+    const half = textWidth(said, LEGEND_TICK) / 2;
+    const middle = Math.max(half, Math.min(width - half, place));
+    if (room.some(([left, right]) => middle + half + 4 > left && middle - half - 4 < right)) return [];
+    room.push([middle - half, middle + half]);
+    const style = { "font-size": LEGEND_TICK, "text-anchor": "middle", fill: palette.ink };
+    return [svg("path", { d: `M${x + place} ${y + height}v3`, stroke: palette.ink, class: "tick" }), text(said, x + middle, y + height + 13, style)];
+  });
 }
 
 const HATCH = "not-reachable";

@@ -156,7 +156,7 @@ export function takenWords(scene, banded = true) {
   const through = block.axis === "head" ? ` through ${data.channels.get(selection.scope).name}` : "";
   const whose = selection.read === "row" ? `${token} takes from each token` : `each token takes from ${token}`;
   const compared = scene.maps.length === 3;
-  const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”`;
+  const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”, the underline`;
   const change = compared ? (banded ? ` Orange: more than ${other}; violet: less.` : " Zoom in for the change.") : intervalRuns(data).length && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
   return { ...words, meaning: `${banded ? "Bands" : "Cells"}: what ${whose}${through}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
 }
@@ -197,7 +197,7 @@ export function logitTarget(block) {
 
 /** The value as the sum that it is. */
 export function logitEquation(block) {
-  return `${formatNumber(block.value, 4)} = ${block.sums.map(([name, share]) => `${name} ${formatChange(share, false)}`).join(" · ")}`;
+  return `${formatNumber(block.value, 4)} = ${block.sums.map(([name, share]) => `${name} ${formatChange(share, false, 4)}`).join(" · ")}`;
 }
 
 /** Whether nothing flows at a layer's input, because the target is read before. */
@@ -226,7 +226,7 @@ function logitWhole(block) {
 export function logitLaw(block, layer) {
   const { flowing, later, both } = logitSums(block, layer);
   if (block.ends) return `At the input of layer ${layer}: through these positions together ${formatChange(flowing, false)}; the rest flows through others or enters later.`;
-  const sum = `At the input of layer ${layer}: through all tokens ${formatChange(flowing, false)}, from what enters later (biases) ${formatChange(later, false)}`;
+  const sum = `At the input of layer ${layer}: through all tokens ${formatChange(flowing, false, 4)}, from what enters later (biases) ${formatChange(later, false, 4)}`;
   return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
 }
 

@@ -45,7 +45,7 @@ function memoryTokens(chips, label) {
 }
 
 function memoryPart(title, children) {
-  return element("section", { className: "memory-part" }, [element("h3", { textContent: title }), ...children]);
+  return element("section", { className: "memory-part" }, [element("h2", { textContent: title }), ...children]);
 }
 
 function memoryNote(content) {
@@ -83,7 +83,7 @@ function memoryHere(scene, card, go) {
     chip.addEventListener("click", () => go({ to: position, read: "row" }));
     return chip;
   });
-  const title = element("h3", {}, ["Its coefficient by token, at ", element("bdi", { textContent: quotation(tokens[at]) })]);
+  const title = element("h2", {}, ["Its coefficient by token, at ", element("bdi", { textContent: quotation(tokens[at]) })]);
   const sections = [
     memoryPart("Its coefficient along this text", [memoryTokens(chips(memorySides("coefficient", along)), "coefficient at each token"), memoryNote(`Strongest colour: ${formatChange(along[strongest(along)], false)} at ${quotation(tokens[strongest(along)])}.`)]),
     element("section", { className: "memory-part" }, [title, memoryTokens(chips(memorySides("brings", parts[at])), "what each token brings"), memoryNote(`Parts of the tokens of the layer's input in the coefficient ${formatChange(along[at], false)} at position ${at}; the bias brings ${formatChange(bias[at], false)}, and together they sum to it.`)]),

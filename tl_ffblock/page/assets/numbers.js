@@ -72,9 +72,17 @@ export function formatPoints(change, digits = 3) {
 }
 
 /** With its sign, for changes. */
-export function formatChange(value, asShare) {
-  const shown = asShare ? formatPoints(value) : formatNumber(value);
+export function formatChange(value, asShare, digits = 3) {
+  const shown = asShare ? formatPoints(value, digits) : formatNumber(value, digits);
   return value > 0 ? `+${shown}` : shown;
+}
+
+const ROUND = [8, 6, 5, 4, 3, 2.5, 2, 1.5, 1];
+
+/** The largest round number up to this one. */
+export function roundDown(size) {
+  const power = 10 ** Math.floor(Math.log10(size) + 1e-9);
+  return power * ROUND.find((digits) => digits * power <= size * (1 + 1e-8));
 }
 
 /** Two digits, for the ends of scales; `change` says that a share is a change of one. */

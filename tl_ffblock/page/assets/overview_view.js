@@ -3,7 +3,7 @@
 import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
-import { HATCHED, columnLabels, hatchPattern, rampGradient } from "./furniture.js";
+import { HATCHED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
 import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
   besidesOf, chosenHead, chosenLogit, comesLater, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
@@ -299,19 +299,14 @@ function streamLanes(scene, place) {
 function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, asShare } }) {
   const gradient = isBanded({ frame }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
-  const [less, more] = top > limit * 1.0001 ? ["≤ ", "≥ "] : ["", ""];
-  const signed = scale === "signed";
-  const rough = formatRough(limit, Boolean(asShare));
-  const style = { "font-size": 11, fill: scene.palette.ink };
-  const tick = (content, share, anchor) => text(content, frame.left + share * width, y + 20, { ...style, "text-anchor": anchor });
-  const ends = signed ? [tick(`${less}−${rough}`, 0, "start"), tick("0", 0.5, "middle")] : [tick("0", 0, "start")];
-  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, style)];
+  const bar = { x: frame.left, y, width, height: 9 };
+  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, { "font-size": 11, fill: scene.palette.ink })];
   const added = scene.selection.run === scene.selection.refRun ? "more than before" : "more";
   const fits = frame.across - width > 190;
   const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
-    svg("defs", {}, [gradient]), svg("rect", { x: frame.left, y, width, height: 9, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...ends,
-    tick(`${more}${signed ? "+" : ""}${rough}${unit}`, 1, width < 150 ? "middle" : "end"),
+    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }),
+    ...scaleTicks(scene, bar, { limit, top, scale }, (value, last) => formatRough(value, Boolean(asShare)) + (last ? unit : "")),
     ...(before && isBanded({ frame }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
   ];
 }

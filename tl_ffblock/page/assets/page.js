@@ -18,7 +18,7 @@ import { formatChange, formatRough } from "./numbers.js";
 import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
 import { hasLogit, hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
 import { pairsFields, pairsView } from "./pairs_view.js";
-import { certificateText, mapsWords, quotation, sentenceText } from "./phrases.js";
+import { certificateText, mapsWords, sentenceText } from "./phrases.js";
 import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
 import { MAP_FIELDS, sceneOf, selectionAfter } from "./scene.js";
 import { scoresFields, scoresFigure, scoresOf, scoresTable, scoresTables, scoresView, scoresWords } from "./scores_view.js";
@@ -78,8 +78,9 @@ function viewNow(data, selection) {
 
 const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
-/* Pixels that the map beside the overview is wide at most. */
+/* Pixels that the map beside the overview is wide at most; on paper so few that it has room below the overview. */
 const CLOSE_UP = 430;
+const PAPER_CLOSE_UP = 270;
 
 /* On paper canvases have so many pixels for one of the page. */
 const PAPER_RATIO = 4;
@@ -109,7 +110,7 @@ function drawHeading({ data, selection }) {
   const block = chosenLogit(data, selection);
   const answer = block ? ` ${formatChange(block.value, false)}${logitUnit(block)}` : "";
   const asked = viewNow(data, selection).name === "overview" && !block;
-  const heading = block ? block.question : asked ? mapsQuestion({ data, selection }) : hasMaps(data) ? quotation(sentenceText(data, selection.run, 300)) : data.heading;
+  const heading = block ? block.question : asked ? mapsQuestion({ data, selection }) : hasMaps(data) ? `“${sentenceText(data, selection.run, 300)}”` : data.heading;
   const title = block || !hasMaps(data) ? heading + answer : sentenceText(data, selection.run, 60);
   writeText(document.querySelector("title"), [title, data.model].filter(Boolean).join(" · "));
   writeText(byId("words-read").firstChild, heading);
@@ -249,7 +250,7 @@ function closeUp(scene, width) {
   const { data, selection, maps } = scene;
   const role = maps.length > 1 ? "after" : "only";
   const alone = { ...scene, selection: { ...selection, panel: role }, windowRoom: 0, beside: true };
-  const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, CLOSE_UP));
+  const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, scene.paper ? PAPER_CLOSE_UP : CLOSE_UP));
   update(alone);
   const block = chosenLogit(data, selection);
   /** @type {[string, string, object][]} */

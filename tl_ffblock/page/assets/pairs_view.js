@@ -6,7 +6,9 @@ import { MAP_FIELDS, labelsOf, whichOf } from "./scene.js";
 import { byId, element } from "./svg.js";
 import { pairPlaces } from "./text.js";
 
+/* Lines of the list; on paper so few that they end on the second sheet. */
 const PAIR_LINES = 40;
+const PAPER_LINES = 25;
 
 /** What the list is made from. */
 export function pairsFields({ selection }) {
@@ -28,7 +30,7 @@ function pairLine(scene, pair, go) {
 }
 
 export function pairsView(scene, go) {
-  const { pairs, total } = rankedPairs(scene, PAIR_LINES);
+  const { pairs, total } = rankedPairs(scene, scene.paper ? PAPER_LINES : PAIR_LINES);
   const heads = sideHeads(scene).map((name, side) => element("th", { scope: "col", textContent: scene.maps[side].role === "difference" ? "change" : name }));
   if (scene.selection.sort === "distance") heads.unshift(element("th", { scope: "col", className: "whole", textContent: "distance" }));
   const lines = pairs.map((pair) => pairLine(scene, pair, go));

@@ -4,6 +4,7 @@ import { formatChange, formatError, formatNumber, formatPercent, formatPoints, f
 import { isMixed, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
 import { largest } from "./shares.js";
 import { intervalRuns } from "./tables.js";
+import { letters } from "./text.js";
 
 const UNITS = {
   others: "share of what comes from other tokens",
@@ -14,8 +15,13 @@ const UNITS = {
 const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
 const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
 
-export function quotation(label) {
-  return `“${label}”`;
+/* Letters of a token that a sentence has at most. */
+const QUOTED = 48;
+
+/** A token in a sentence, of a very long one the beginning; and which of those that are written alike. */
+export function quotation(label, which = "") {
+  const read = letters(label.slice(0, 20 * QUOTED));
+  return `“${read.length > QUOTED ? `${read.slice(0, QUOTED - 1).join("")}…` : label}${which}”`;
 }
 
 /** A number of a map, signed where it is a change; changes of shares are points. */
@@ -26,7 +32,7 @@ export function shownOf(map, value, asShare) {
 
 /** A token in a sentence, with its position where others are written alike. */
 export function tokenWords(scene, column) {
-  return quotation(labelsOf(scene)[column] + whichOf(scene, column));
+  return quotation(labelsOf(scene)[column], whichOf(scene, column));
 }
 
 /** A channel in a reader's words, then its name: "attention block (Atb)". */

@@ -1,5 +1,7 @@
 /* Small tools for SVG, HTML and the width of words. */
 
+import { letters } from "./text.js";
+
 export const SVG = "http://www.w3.org/2000/svg";
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif";
 
@@ -65,11 +67,6 @@ export function textWidth(content, size) {
     measured.set(key, ruler.measureText(content).width);
   }
   return measured.get(key);
-}
-
-/** Letters as a reader counts them: an emoji of several code points is one. */
-function letters(content) {
-  return Array.from(new Intl.Segmenter().segment(content), (part) => part.segment);
 }
 
 /** The text, cut with an ellipsis where it is wider than `width`. */

@@ -1,5 +1,10 @@
 /* What stands along the rows and columns of a map: tokens, or the words they make up. No DOM. */
 
+/** Letters as a reader counts them: an emoji of several code points is one. */
+export function letters(content) {
+  return Array.from(new Intl.Segmenter().segment(content), (part) => part.segment);
+}
+
 /** Words as lists of positions: a position whose `words` entry equals its neighbour's belongs to the same word. */
 export function wordsOf(words) {
   const groups = [];

@@ -121,6 +121,8 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     body = screen.page.locator("body")
     assert screen.page.locator("h1").inner_text() == "Layer 9, head 1: +4.5 written at “IO”"
     assert screen.page.locator("section h2").all_inner_texts() == ["Written at IO", "Written at END"]
+    ordered = show(html=average(maps, {"END": 0, "IO": 1}).to_html()).page.locator("section h2").all_inner_texts()
+    assert ordered == ["Written at IO", "Written at END"], "the largest first"
     drawing = screen.page.locator(".share-map svg").first
     for _ in range(2):
         drawing.press("ArrowRight")

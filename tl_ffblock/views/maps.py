@@ -321,7 +321,7 @@ def token_maps_page(
 
 
 def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statement: str = "") -> PageData:
-    """The page of numbers by position; it is headed by the largest, as a sentence.
+    """The page of numbers by position; it is headed by the largest, as a sentence, whose map comes first.
 
     Args:
         runs: The numbers, or their mean, first; others are named in a cell's details: the ends of its interval.
@@ -338,7 +338,8 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
         drawn = [(first.kind, rows, columns, numbers[:, :, 0])]
     elif n_places <= MOST_MAPS:
         heads = ("head", channels)
-        drawn = [(f"{first.column} {place}", rows, heads, numbers[..., at]) for at, place in enumerate(places)]
+        order = numbers[0].abs().nan_to_num(0.0).amax((0, 1)).argsort(descending=True, stable=True).tolist()
+        drawn = [(f"{first.column} {places[at]}", rows, heads, numbers[..., at]) for at in order]
     else:
         both = ("layer.head", tuple(f"{layer}.{channel}" for layer in layers for channel in channels))
         drawn = [(first.kind, both, columns, numbers.flatten(1, 2))]

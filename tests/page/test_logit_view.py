@@ -29,7 +29,7 @@ def attribution(tokens: tuple[str, ...] = HOSTILE, **changes: object) -> Attribu
     residual[1, n - 1], residual[:, 1] = -3.25, torch.tensor([5.75, 10.0, 6.0, 6.0])
     fields: dict[str, Any] = {
         "labels": tokens,
-        "target": "logit difference '<b onclick=x>' − ' John'",
+        "target": "logit difference '<b onclick=x>' - ' John'",
         "quantity": "logit difference",
         "rules": "path",
         "value": 8.0,
@@ -145,7 +145,7 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
     )
     assert said["sentence"] == "At the input of layer 1, −3.25 logits of it flow through “it”."
     assert said["law"].endswith("through all tokens +7, from what enters later (biases) +1, together 8.")
-    assert said["headline"].startswith("logit difference '<b onclick=x>' − ' John' = 8 logits. At the input")
+    assert said["headline"].startswith("logit difference '<b onclick=x>' - ' John' = 8 logits. At the input")
     assert said["words"] == [None, 10.0, -3.25] and said["limit"] == 10.0 and said["before"] is False
     assert said["equation"] == "8 = tokens +6 · biases +2" and said["hidden"] == "“[CLS]” is hidden."
     rows = list(csv.reader(io.StringIO(said["csv"])))
@@ -256,7 +256,7 @@ def test_its_files_hold_its_numbers(build: Builder, show: Shower) -> None:
 @pytest.mark.browser
 def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
     """It asks why, as text; arcs are the largest edges between two tokens; a click on one selects its head and both tokens."""
-    result = attribution(target="logit difference ' <b>' − ' John'", certificate=None)
+    result = attribution(target="logit difference ' <b>' - ' John'", certificate=None)
     screen = show(html=result.to_html())
     screen.settle()
     assert screen.page.locator("h1").inner_text() == "Why “·<b>” and not “·John”? +8 logits"
@@ -282,7 +282,7 @@ def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
     ("target", "quantity", "question"),
     [
         ("logit ' Paris'", "logit", "Why “·Paris”?"),
-        ("logit difference ' a' − \" it's\"", "logit difference", "Why “·a” and not “·it's”?"),
+        ("logit difference ' a' - \" it's\"", "logit difference", "Why “·a” and not “·it's”?"),
         ("logit (' a', ' b')", "logit", "What makes the logit (' a', ' b')?"),
         ("probe", "target", "What makes the probe?"),
     ],

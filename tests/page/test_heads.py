@@ -124,6 +124,20 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     assert screen.problems == []
 
 
+def test_twelve_heads_and_the_residual_have_colours_of_their_own(build: Builder, show: Shower) -> None:
+    """The residual of twelve heads had that of head 0."""
+    from tl_ffblock.results.tables import HeadTable
+
+    maps = build(3)
+    heads = {scope: torch.stack([values] * 13, 1) for scope, values in maps.values.items()}
+    names = (*(f"head {head}" for head in range(12)), "residual")
+    screen = show(dataclasses.replace(maps, heads=HeadTable(heads, maps.layers, names)), view="heads")
+    inks = screen.page.locator("button.head").evaluate_all(
+        "all => all.map((one) => one.style.getPropertyValue('--head'))"
+    )
+    assert len(inks) == len(set(inks)) == 13
+
+
 PAIR = ("[CLS]", "<b>x</b>", "it", "[SEP]", "so", "on", "[SEP]")
 HOSTILE = "<img src=x onerror=window.x=1>"
 FIRST, SECOND = [0, 1, 2, 3], [4, 5, 6]

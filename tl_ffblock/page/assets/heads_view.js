@@ -14,8 +14,8 @@ import { element, fitText, rectangle, svg, text, textWidth } from "./svg.js";
 import { blocksOf, channelKey, latest } from "./tables.js";
 import { mapOfWords, positionNumber, segmentOf } from "./text.js";
 
-/* Krzywinski (2020), but for darker light ones: twelve that colour-blind readers tell apart; then they begin again. */
-export const HEAD_COLOURS = ["#008df9", "#e20134", "#009f81", "#c78a00", "#8400cd", "#ff6e3a", "#00b3a0", "#9f0162", "#5b7f00", "#ff5aaf", "#0050a0", "#a40122"];
+/* Krzywinski (2020), but for darker light ones: twelve that colour-blind readers tell apart, and a grey, which the residual of twelve heads has; then they begin again. */
+export const HEAD_COLOURS = ["#008df9", "#e20134", "#009f81", "#c78a00", "#8400cd", "#ff6e3a", "#00b3a0", "#9f0162", "#5b7f00", "#ff5aaf", "#0050a0", "#a40122", "#5b6672"];
 /* `most` lines that are not of the token that is read; `apart`: pixels between lines of several heads between the same two tokens. */
 const LINES = { row: 20, smallest: 11, printed: 3, gap: 190, label: 150, head: 26, band: 16, faintest: 0.04, most: 300, apart: 1.8, square: 7 };
 

@@ -1,4 +1,4 @@
-/* sources c7c47848dcdafb0e89c1bbacfff3984285102f21721295c970aaec8d511f5b02 */
+/* sources 06b497053ad2af9a4a2fc4830c64decb159c1d45867f49d17eaeb0b293893434 */
 "use strict";
 "use strict";(()=>{function lt(t){if(t==null||Number.isNaN(t))return"–";let e=Math.abs(t);return e!==0&&(e<.001||e>=1e5)?t.toExponential(
 1).replaceAll("-","−"):String(Number(t.toPrecision(3))).replaceAll("-","−")}function fe(t){return t==null?"–":`${t>
@@ -716,72 +716,72 @@ rup",c=>{r=s.up(i(c))}),n.addEventListener("pointerleave",c=>{s.up(null),c.point
 c.clientY)}),n.addEventListener("dblclick",()=>e({zoom:""})),n.addEventListener("keydown",c=>{if(c.key==="Escape"&&o)l(null);else if(c.
 key==="Enter"&&o)e(bn(t.scene,o));else if(Ia[c.key]&&!c.altKey)u(Gu(t.scene,o||{},Ia[c.key]));else return;c.preventDefault(),
 c.stopPropagation()})}var Pa=["#008df9","#e20134","#009f81","#c78a00","#8400cd","#ff6e3a","#00b3a0","#9f0162","#5b7f00","#ff5aaf","#0050a0","#\
-a40122"],Z={row:20,smallest:11,printed:3,gap:190,label:150,head:26,band:16,faintest:.04,most:300,apart:1.8,square:7};function yn(t){
-return pt(t,"head").length>0}function U(t,e){let n=pt(t,"head"),o=t.channels.get(e.scope);return n.find(([r])=>r===e.block)||
-n.find(([r,s])=>s.of===o.name||r===o.blockName)||n[0]}function yt(t,e){let[n,o]=U(t,e);return o.channels.map(r=>V(t,n,r.
-name))}function ur(t){return t.name==="residual"}function at(t,e){let[,n]=U(t,e),o=e.heads.split(".").filter(Boolean).map(
-Number).filter(a=>a<n.channels.length);if(o.length)return o;let r=n.channels.map((a,i)=>i),s=r.filter(a=>!ur(n.channels[a]));
-return s.length?s:r}function kn(t,e){let{data:n,selection:o,axes:r,hidden:s}=t,a=n.matrix(o.run,e,o.layer);return qe(r,o.
-words?he(r,a,n.words.length):a,s,!1)}function Xu(t,e,n){let o=at(t.data,t.selection);if(n)return o.length===1&&o[0]===e?
-"":String(e);let r=o.includes(e)?o.filter(s=>s!==e):[...o,e].sort((s,a)=>s-a);return r.length?r.join("."):String(e)}function Zu(t,e){
-let{data:n,selection:o}=t,[,r]=U(n,o),s=at(n,o),a=r.channels.map((l,u)=>{let c=s.includes(u),f=p("button",{type:"button",
-className:"head",textContent:l.name.replace(/^head /,""),title:`${l.name}: click shows or hides, shift-click shows it al\
-one`});return f.setAttribute("aria-pressed",String(c)),r.signed||f.style.setProperty("--head",vn(u)),f.addEventListener(
-"click",h=>e({heads:Xu(t,u,h.shiftKey)})),f}),i=p("button",{type:"button",textContent:"all"});return i.addEventListener(
-"click",()=>e({heads:""})),p("div",{className:"toggles head-choice"},[fr(t,e),p("span",{className:"note",textContent:"he\
-ads"}),...a,i,...Ju(t,e)])}function Ju(t,e){let{segments:n}=t.data;if(n.length<2)return[];let r=n.flatMap(([a],i)=>n.map(
-([l],u)=>[`${i}-${u}`,`${a} takes from ${l}`])).filter(([a])=>co(t.data,a)).map(([a,i])=>X(a,i)),s=p("select",{},[X("","\
-all lines"),...r]);return s.autocomplete="off",s.value=t.selection.between,s.setAttribute("aria-label","lines between se\
-gments"),s.addEventListener("change",()=>e({between:s.value})),[s]}function $n({data:t,selection:e,axes:n}){let[o,r]=e.between.
-split("-").map(Number),s=n.columns.map(({position:i})=>Pn(t,i)),a=e.between==="";return{row:i=>a||s[n.own[i]]===o,column:i=>a||
-s[i]===r}}function fr(t,e){let{data:n,selection:o}=t,[r]=U(n,o),s=p("select",{},pt(n,"head").map(([a,i])=>X(a,i.title)));
-return s.autocomplete="off",s.value=r,s.setAttribute("aria-label","maps by head"),s.addEventListener("change",()=>e({block:s.
-value})),s}var Qu=Ze();function Mn(t){return Qu(Rt(t,hr(t),0),()=>tf(t))}function tf(t){let{data:e,selection:n,axes:o}=t,
-r=yt(e,n),s=$n(t),a=c=>c.map((f,h)=>s.row(Math.floor(h/o.nColumns))&&s.column(h%o.nColumns)?f:NaN),i=at(e,n).map(c=>[c,a(
-kn(t,r[c]))]),l=Math.max(...i.map(([,c])=>E(c)))||1,u=[];for(let[c,f]of i)f.forEach((h,d)=>{let m=h/l;Math.abs(m)>=Z.faintest&&
-u.push([Math.floor(d/o.nColumns),d%o.nColumns,m,c])});return{limit:l,lines:u.sort((c,f)=>Math.abs(c[2])-Math.abs(f[2]))}}
-function hr({selection:t}){return["run","layer","heads","between","block","words","hide",...t.block?[]:["scope"]]}function vn(t){
-return Pa[t%Pa.length]}function Ba({data:t,selection:e,palette:n}){let{signed:o}=U(t,e)[1];return([,,r,s])=>o?n[r<0?"los\
-s":"gain"]:vn(s)}function dr(t,e,n,o){let{selection:r,row:s,column:a}=t,i=Ba(t),l=n||(r.read==="row"?{row:s}:{column:a}),
-u=([h,d])=>(l.row===void 0||l.row===h)&&(l.column===void 0||l.column===d),[c,f]=[e.length-Z.most,at(t.data,r)];for(let h of[
-!1,!0])for(let[d,m]of e.entries()){if(u(m)!==h||!h&&d<c)continue;m[4]=(f.indexOf(m[3])-(f.length-1)/2)*Z.apart;let g=Math.
-abs(m[2]);h?o(m,i(m),Math.min(1,.15+g),2):o(m,i(m),.3*g,1)}}function mr(t,[e,n,,,o=0]){let r=Math.max(-t.height/2,Math.min(
-t.height/2,o)),[s,a]=[t.y(e)+r,t.yColumn(n)+r];return[t.left,s,t.left+70,s,t.right-70,a,t.right,a]}function xn(t,e,n,o,r){
-let s=e.getContext("2d");s.setTransform(t.ratio,0,0,t.ratio,0,0),s.clearRect(0,0,e.width,e.height),dr(t,o,r,(a,i,l,u)=>{
-let[c,f,...h]=mr(n,a);Object.assign(s,{globalAlpha:l,strokeStyle:i,lineWidth:u}),s.beginPath(),s.moveTo(c,f),s.bezierCurveTo(
-...h),s.stroke()})}function pr(t,e){let[n,o]=e.size;return vt(p("canvas",{width:Math.round(n*t.ratio),height:Math.round(
-o*t.ratio)}),0,0,n,o)}function gr(t,e,n){let{axes:o,palette:r}=t,s=z(t),a=$n(t),i=Math.min(13,Math.max(_.smallest,n)),l=Tt(
-n),u=e.left-26-(t.data.segments.length?Z.band:0),c=(m,g,b,x,y)=>O(B(m,i,u),g,b+i*.35,{"text-anchor":x,"font-size":i,fill:y?
-r.ink:r.grey,opacity:y?1:.5,class:"line-token"}),f=(m,g,b,x)=>O(m,g,b+3.5,{"text-anchor":x,"font-size":9,fill:r.grey}),h=o.
-rows.map((m,g)=>({...m,row:g})).filter(({row:m})=>Gt(m,l,t.row)),d=o.columns.map((m,g)=>({...m,column:g})).filter(({column:m})=>Gt(
-m,l,t.column));return[...h.map(({position:m,row:g})=>({target:{row:g},node:c(s[o.own[g]],e.left-26,e.y(g),"end",a.row(g)),
-number:f(Jt(t.data,m),e.left-5,e.y(g),"end")})),...d.map(({position:m,column:g})=>({target:{column:g},node:c(s[g],e.right+
-26,e.yColumn(g),"start",a.column(g)),number:f(Jt(t.data,m),e.right+5,e.yColumn(g),"start")}))]}function wr(t,e){let{data:n,
-axes:o,palette:r}=t,s=o.columns.map(({position:a})=>Pn(n,a));return n.segments.flatMap(([a],i)=>{if(!s.includes(i))return[];
-let[l,u]=[e.yColumn(s.indexOf(i))-e.height/2+1,e.yColumn(s.lastIndexOf(i))+e.height/2-1],c=h=>O(B(a,11,u-l),0,0,{"text-a\
-nchor":"middle","font-size":11,fill:r.grey,class:"segment",transform:`translate(${h} ${(l+u)/2}) rotate(-90)`}),f=h=>W(h,
-l,2,u-l,r.grey);return[f(Z.band-2),c(Z.band-6),f(e.size[0]-Z.band),c(e.size[0]-2)]})}function br(t,e){let{axes:n}=t,o=Math.
-max(t.room?Z.printed:Z.smallest,Math.min(Z.row,(t.room?t.room-60:1400)/n.nColumns)),r=Math.min(Z.label,Math.max(70,(e-90)/
-3)),s=Math.min(e-r,r+Math.max(Z.gap,Math.min(520,.55*e))),a=c=>Z.head+(c+.5)*o,i=Math.max(...z(t).map(c=>F(c.slice(0,60),
-Math.min(13,Math.max(_.smallest,o))))),l=s+32+Math.min(i,r-26),u=t.room?0:at(t.data,t.selection).length*(Z.square+1)+8;return{
-height:o,left:r,right:s,squares:l,yColumn:a,y:c=>a(n.own[c]),size:[s+r+u,Z.head+n.nColumns*o+8]}}function xr(t,e){let n={
-"font-size":11,fill:t.palette.grey},o=(r,s)=>F(r,11)<=e.left?r:s;return[O(o("to (destination, query)","to (query)"),e.left,
-14,{...n,"text-anchor":"end"}),O(o("from (source, key)","from (key)"),e.right,14,n)]}function ef(t,e,n,o){let r=k("svg",
-{width:e.size[0],height:e.size[1]},[...xr(t,e),...wr(t,e),...n.flatMap(({node:s,number:a})=>[s,a])]);for(let{node:s,target:a}of n)
-s.addEventListener("click",()=>o(bn(t,a)));return r}function nf(t,e,{lines:n}){let{selection:o,row:r,column:s}=t,a=Ba(t),
-i=at(t.data,o),l=Math.min(Z.square,e.height-2);return n.filter(([u,c])=>o.read==="row"?u===r:c===s).map(u=>{let[c,f]=[o.
-read==="row"?e.yColumn(u[1]):e.y(u[0]),e.squares+i.indexOf(u[3])*(l+1)],h=W(f,c-l/2,l,l,a(u));return h.setAttribute("fil\
-l-opacity",Math.min(1,.1+.9*Math.abs(u[2])).toFixed(2)),h})}function yr(t,e){for(let{node:n,target:o}of e)n.setAttribute(
-"font-weight",o.row===t.row||o.column===t.column?700:400)}function kr({data:t,selection:e},n){return`Width and strength \
-of a line: ${U(t,e)[1].unit}, up to ${Y(n,!1)}; below ${q(Z.faintest)} of that none is drawn.`}var $r=[["gain","positive"],
-["loss","negative"]];function of({data:t,selection:e,palette:n}){if(!U(t,e)[1].signed)return[];let o=r=>{let s=p("i",{className:"\
-swatch"});return s.style.backgroundColor=n[r],s};return[p("p",{className:"note signs"},$r.map(([r,s])=>p("span",{},[o(r),
-` ${s}`])))]}function Ha(t,e,n){let o=br(t,n),{limit:r,lines:s}=Mn(t),a=pr(t,o),i=gr(t,o,o.height),l=ef(t,o,i,e),u=k("g",
-{class:"head-squares"});l.append(u);let c=p("div",{className:"lines"},[a,l]),f=`${kr(t,r)} Drawn are the strongest ${Z.most}\
- and all of the token that is read, whose squares are its heads. Point at a token for its lines, click selects it.`,h=d=>{
-yr(d,i),u.replaceChildren(...nf(d,o,{lines:s}));for(let{node:m,target:g}of i)m.onpointerenter=()=>d.hover(g);l.onpointerleave=
-()=>d.hover(null),d.marked.push(m=>xn(d,a,o,s,m)),xn(d,a,o,s,null)};return{nodes:[Zu(t,e),...of(t),c,p("p",{className:"n\
-ote",textContent:f})],update:h}}var rf=3e3;function sf(t,e,n){if(n.length>rf){let r=pr(t,e);return xn(t,r,e,n,null),[k("image",{x:0,y:0,width:e.size[0],
+a40122","#5b6672"],Z={row:20,smallest:11,printed:3,gap:190,label:150,head:26,band:16,faintest:.04,most:300,apart:1.8,square:7};
+function yn(t){return pt(t,"head").length>0}function U(t,e){let n=pt(t,"head"),o=t.channels.get(e.scope);return n.find(([
+r])=>r===e.block)||n.find(([r,s])=>s.of===o.name||r===o.blockName)||n[0]}function yt(t,e){let[n,o]=U(t,e);return o.channels.
+map(r=>V(t,n,r.name))}function ur(t){return t.name==="residual"}function at(t,e){let[,n]=U(t,e),o=e.heads.split(".").filter(
+Boolean).map(Number).filter(a=>a<n.channels.length);if(o.length)return o;let r=n.channels.map((a,i)=>i),s=r.filter(a=>!ur(
+n.channels[a]));return s.length?s:r}function kn(t,e){let{data:n,selection:o,axes:r,hidden:s}=t,a=n.matrix(o.run,e,o.layer);
+return qe(r,o.words?he(r,a,n.words.length):a,s,!1)}function Xu(t,e,n){let o=at(t.data,t.selection);if(n)return o.length===
+1&&o[0]===e?"":String(e);let r=o.includes(e)?o.filter(s=>s!==e):[...o,e].sort((s,a)=>s-a);return r.length?r.join("."):String(
+e)}function Zu(t,e){let{data:n,selection:o}=t,[,r]=U(n,o),s=at(n,o),a=r.channels.map((l,u)=>{let c=s.includes(u),f=p("bu\
+tton",{type:"button",className:"head",textContent:l.name.replace(/^head /,""),title:`${l.name}: click shows or hides, sh\
+ift-click shows it alone`});return f.setAttribute("aria-pressed",String(c)),r.signed||f.style.setProperty("--head",vn(u)),
+f.addEventListener("click",h=>e({heads:Xu(t,u,h.shiftKey)})),f}),i=p("button",{type:"button",textContent:"all"});return i.
+addEventListener("click",()=>e({heads:""})),p("div",{className:"toggles head-choice"},[fr(t,e),p("span",{className:"note",
+textContent:"heads"}),...a,i,...Ju(t,e)])}function Ju(t,e){let{segments:n}=t.data;if(n.length<2)return[];let r=n.flatMap(
+([a],i)=>n.map(([l],u)=>[`${i}-${u}`,`${a} takes from ${l}`])).filter(([a])=>co(t.data,a)).map(([a,i])=>X(a,i)),s=p("sel\
+ect",{},[X("","all lines"),...r]);return s.autocomplete="off",s.value=t.selection.between,s.setAttribute("aria-label","l\
+ines between segments"),s.addEventListener("change",()=>e({between:s.value})),[s]}function $n({data:t,selection:e,axes:n}){
+let[o,r]=e.between.split("-").map(Number),s=n.columns.map(({position:i})=>Pn(t,i)),a=e.between==="";return{row:i=>a||s[n.
+own[i]]===o,column:i=>a||s[i]===r}}function fr(t,e){let{data:n,selection:o}=t,[r]=U(n,o),s=p("select",{},pt(n,"head").map(
+([a,i])=>X(a,i.title)));return s.autocomplete="off",s.value=r,s.setAttribute("aria-label","maps by head"),s.addEventListener(
+"change",()=>e({block:s.value})),s}var Qu=Ze();function Mn(t){return Qu(Rt(t,hr(t),0),()=>tf(t))}function tf(t){let{data:e,
+selection:n,axes:o}=t,r=yt(e,n),s=$n(t),a=c=>c.map((f,h)=>s.row(Math.floor(h/o.nColumns))&&s.column(h%o.nColumns)?f:NaN),
+i=at(e,n).map(c=>[c,a(kn(t,r[c]))]),l=Math.max(...i.map(([,c])=>E(c)))||1,u=[];for(let[c,f]of i)f.forEach((h,d)=>{let m=h/
+l;Math.abs(m)>=Z.faintest&&u.push([Math.floor(d/o.nColumns),d%o.nColumns,m,c])});return{limit:l,lines:u.sort((c,f)=>Math.
+abs(c[2])-Math.abs(f[2]))}}function hr({selection:t}){return["run","layer","heads","between","block","words","hide",...t.
+block?[]:["scope"]]}function vn(t){return Pa[t%Pa.length]}function Ba({data:t,selection:e,palette:n}){let{signed:o}=U(t,
+e)[1];return([,,r,s])=>o?n[r<0?"loss":"gain"]:vn(s)}function dr(t,e,n,o){let{selection:r,row:s,column:a}=t,i=Ba(t),l=n||
+(r.read==="row"?{row:s}:{column:a}),u=([h,d])=>(l.row===void 0||l.row===h)&&(l.column===void 0||l.column===d),[c,f]=[e.length-
+Z.most,at(t.data,r)];for(let h of[!1,!0])for(let[d,m]of e.entries()){if(u(m)!==h||!h&&d<c)continue;m[4]=(f.indexOf(m[3])-
+(f.length-1)/2)*Z.apart;let g=Math.abs(m[2]);h?o(m,i(m),Math.min(1,.15+g),2):o(m,i(m),.3*g,1)}}function mr(t,[e,n,,,o=0]){
+let r=Math.max(-t.height/2,Math.min(t.height/2,o)),[s,a]=[t.y(e)+r,t.yColumn(n)+r];return[t.left,s,t.left+70,s,t.right-70,
+a,t.right,a]}function xn(t,e,n,o,r){let s=e.getContext("2d");s.setTransform(t.ratio,0,0,t.ratio,0,0),s.clearRect(0,0,e.width,
+e.height),dr(t,o,r,(a,i,l,u)=>{let[c,f,...h]=mr(n,a);Object.assign(s,{globalAlpha:l,strokeStyle:i,lineWidth:u}),s.beginPath(),
+s.moveTo(c,f),s.bezierCurveTo(...h),s.stroke()})}function pr(t,e){let[n,o]=e.size;return vt(p("canvas",{width:Math.round(
+n*t.ratio),height:Math.round(o*t.ratio)}),0,0,n,o)}function gr(t,e,n){let{axes:o,palette:r}=t,s=z(t),a=$n(t),i=Math.min(
+13,Math.max(_.smallest,n)),l=Tt(n),u=e.left-26-(t.data.segments.length?Z.band:0),c=(m,g,b,x,y)=>O(B(m,i,u),g,b+i*.35,{"t\
+ext-anchor":x,"font-size":i,fill:y?r.ink:r.grey,opacity:y?1:.5,class:"line-token"}),f=(m,g,b,x)=>O(m,g,b+3.5,{"text-anch\
+or":x,"font-size":9,fill:r.grey}),h=o.rows.map((m,g)=>({...m,row:g})).filter(({row:m})=>Gt(m,l,t.row)),d=o.columns.map((m,g)=>({
+...m,column:g})).filter(({column:m})=>Gt(m,l,t.column));return[...h.map(({position:m,row:g})=>({target:{row:g},node:c(s[o.
+own[g]],e.left-26,e.y(g),"end",a.row(g)),number:f(Jt(t.data,m),e.left-5,e.y(g),"end")})),...d.map(({position:m,column:g})=>({
+target:{column:g},node:c(s[g],e.right+26,e.yColumn(g),"start",a.column(g)),number:f(Jt(t.data,m),e.right+5,e.yColumn(g),
+"start")}))]}function wr(t,e){let{data:n,axes:o,palette:r}=t,s=o.columns.map(({position:a})=>Pn(n,a));return n.segments.
+flatMap(([a],i)=>{if(!s.includes(i))return[];let[l,u]=[e.yColumn(s.indexOf(i))-e.height/2+1,e.yColumn(s.lastIndexOf(i))+
+e.height/2-1],c=h=>O(B(a,11,u-l),0,0,{"text-anchor":"middle","font-size":11,fill:r.grey,class:"segment",transform:`trans\
+late(${h} ${(l+u)/2}) rotate(-90)`}),f=h=>W(h,l,2,u-l,r.grey);return[f(Z.band-2),c(Z.band-6),f(e.size[0]-Z.band),c(e.size[0]-
+2)]})}function br(t,e){let{axes:n}=t,o=Math.max(t.room?Z.printed:Z.smallest,Math.min(Z.row,(t.room?t.room-60:1400)/n.nColumns)),
+r=Math.min(Z.label,Math.max(70,(e-90)/3)),s=Math.min(e-r,r+Math.max(Z.gap,Math.min(520,.55*e))),a=c=>Z.head+(c+.5)*o,i=Math.
+max(...z(t).map(c=>F(c.slice(0,60),Math.min(13,Math.max(_.smallest,o))))),l=s+32+Math.min(i,r-26),u=t.room?0:at(t.data,t.
+selection).length*(Z.square+1)+8;return{height:o,left:r,right:s,squares:l,yColumn:a,y:c=>a(n.own[c]),size:[s+r+u,Z.head+
+n.nColumns*o+8]}}function xr(t,e){let n={"font-size":11,fill:t.palette.grey},o=(r,s)=>F(r,11)<=e.left?r:s;return[O(o("to\
+ (destination, query)","to (query)"),e.left,14,{...n,"text-anchor":"end"}),O(o("from (source, key)","from (key)"),e.right,
+14,n)]}function ef(t,e,n,o){let r=k("svg",{width:e.size[0],height:e.size[1]},[...xr(t,e),...wr(t,e),...n.flatMap(({node:s,
+number:a})=>[s,a])]);for(let{node:s,target:a}of n)s.addEventListener("click",()=>o(bn(t,a)));return r}function nf(t,e,{lines:n}){
+let{selection:o,row:r,column:s}=t,a=Ba(t),i=at(t.data,o),l=Math.min(Z.square,e.height-2);return n.filter(([u,c])=>o.read===
+"row"?u===r:c===s).map(u=>{let[c,f]=[o.read==="row"?e.yColumn(u[1]):e.y(u[0]),e.squares+i.indexOf(u[3])*(l+1)],h=W(f,c-l/
+2,l,l,a(u));return h.setAttribute("fill-opacity",Math.min(1,.1+.9*Math.abs(u[2])).toFixed(2)),h})}function yr(t,e){for(let{
+node:n,target:o}of e)n.setAttribute("font-weight",o.row===t.row||o.column===t.column?700:400)}function kr({data:t,selection:e},n){
+return`Width and strength of a line: ${U(t,e)[1].unit}, up to ${Y(n,!1)}; below ${q(Z.faintest)} of that none is drawn.`}
+var $r=[["gain","positive"],["loss","negative"]];function of({data:t,selection:e,palette:n}){if(!U(t,e)[1].signed)return[];
+let o=r=>{let s=p("i",{className:"swatch"});return s.style.backgroundColor=n[r],s};return[p("p",{className:"note signs"},
+$r.map(([r,s])=>p("span",{},[o(r),` ${s}`])))]}function Ha(t,e,n){let o=br(t,n),{limit:r,lines:s}=Mn(t),a=pr(t,o),i=gr(t,
+o,o.height),l=ef(t,o,i,e),u=k("g",{class:"head-squares"});l.append(u);let c=p("div",{className:"lines"},[a,l]),f=`${kr(t,
+r)} Drawn are the strongest ${Z.most} and all of the token that is read, whose squares are its heads. Point at a token f\
+or its lines, click selects it.`,h=d=>{yr(d,i),u.replaceChildren(...nf(d,o,{lines:s}));for(let{node:m,target:g}of i)m.onpointerenter=
+()=>d.hover(g);l.onpointerleave=()=>d.hover(null),d.marked.push(m=>xn(d,a,o,s,m)),xn(d,a,o,s,null)};return{nodes:[Zu(t,e),
+...of(t),c,p("p",{className:"note",textContent:f})],update:h}}var rf=3e3;function sf(t,e,n){if(n.length>rf){let r=pr(t,e);return xn(t,r,e,n,null),[k("image",{x:0,y:0,width:e.size[0],
 height:e.size[1],href:r.toDataURL("image/png")})]}let o=[];return dr(t,n,null,(r,s,a,i)=>{let[l,u,...c]=mr(e,r);o.push(k(
 "path",{d:`M${l} ${u}C${c.join(" ")}`,fill:"none",stroke:s,"stroke-opacity":a.toFixed(3),"stroke-width":i}))}),o}function af({
 data:t,selection:e,palette:n}){let[,o]=U(t,e);return o.signed?$r.map(([r,s])=>[n[r],s]):at(t,e).map(r=>[vn(r),o.channels[r].

@@ -4,8 +4,9 @@
 
 A Llama of the size of Llama-3.2-1B with random weights in bfloat16: 16 layers, d_model 2048, 32 heads over 8 key-value heads,
 feed-forwards of 8192, a vocabulary of 128256. Each call once, as the first of its kind, checks included. Memory is the highest
-resident memory of the process during the call (`VmHWM`), and what it is over the memory before it. Then SmolLM2-135M in float32 on
-8192 random tokens. `--only` measures the calls whose names hold a text and keeps the others' rows.
+resident memory of the process during the call (`VmHWM`), and what it is over the memory before it. Then one layer of gpt-oss-20b's
+size in bfloat16 (d_model 2880, 64 heads, 32 experts of 2880, 4 of them at a token; a vocabulary of 1000), and SmolLM2-135M in float32
+on 8192 random tokens. `--only` measures the calls whose names hold a text and keeps the others' rows.
 """
 
 import argparse
@@ -36,19 +37,39 @@ SIZE = dict(
 )
 
 
-def build(**changes: int) -> Any:
-    """The model, with gains that are not one."""
+EXPERTS = dict(
+    hidden_size=2880,
+    intermediate_size=2880,
+    num_hidden_layers=1,
+    num_attention_heads=64,
+    num_key_value_heads=8,
+    head_dim=64,
+    vocab_size=1000,
+    num_local_experts=32,
+    num_experts_per_tok=4,
+)
+
+
+@torch.no_grad()
+def build(architecture: str = "LlamaForCausalLM", config: Any = None) -> Any:
+    """The model with random weights in bfloat16, gains that are not one, and experts that are not zero."""
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(**{**SIZE, **changes})
+    config = transformers.LlamaConfig(**SIZE) if config is None else config
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
-    model = transformers.LlamaForCausalLM._from_config(config, attn_implementation="eager")
+    model = getattr(transformers, architecture)._from_config(config, attn_implementation="eager")
     torch.set_default_dtype(kept)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(0.1 * torch.randn_like(parameter))
-    return build_bridge_from_module(model.eval(), "LlamaForCausalLM", hf_config=config)
+    for name, parameter in model.named_parameters():
+        if "experts" in name:
+            parameter.normal_(std=0.02)
+        elif parameter.ndim == 1:
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return build_bridge_from_module(model.eval(), architecture, hf_config=config)
+
+
+def build_experts() -> Any:
+    """One layer with experts."""
+    return build("GptOssForCausalLM", transformers.GptOssConfig(**EXPERTS, layer_types=["full_attention"]))
 
 
 def memory(entry: str) -> int:
@@ -67,7 +88,7 @@ def measured(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     return result, figures | {"peak_gb": peak / 1e9, "over_gb": (peak - before) / 1e9}
 
 
-TOKENS, LONG = 512, 8192
+TOKENS, SOME, LONG = 512, 128, 8192
 
 
 def ids(model: Any, n: int) -> torch.Tensor:
@@ -76,12 +97,13 @@ def ids(model: Any, n: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def forward(model: Any) -> Any:
-    """One forward pass of the Llama."""
-    return model(ids(model, TOKENS)[None])
+def forward(model: Any, n: int = TOKENS) -> Any:
+    """One forward pass."""
+    return model(ids(model, n)[None])
 
 
 Call = Callable[[Any], Any]
+_OF_EXPERTS = f"one layer with 32 experts, {SOME} tokens"
 _OF_LONG = f"SmolLM2-135M, {LONG} tokens"
 CALLS: dict[Callable[[], Any], dict[str, Call]] = {
     build: {
@@ -89,6 +111,11 @@ CALLS: dict[Callable[[], Any], dict[str, Call]] = {
         "one attribution": lambda model: ffb.attribute(model, ids(model, TOKENS), ffb.logit(7)),
         "maps of the last row, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS), queries=-1),
         "maps of all rows, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS)),
+    },
+    build_experts: {
+        f"forward pass, {_OF_EXPERTS}": lambda model: forward(model, SOME),
+        f"maps of all rows, {_OF_EXPERTS}": lambda model: ffb.contribution_maps(model, ids(model, SOME)),
+        f"one attribution, {_OF_EXPERTS}": lambda model: ffb.attribute(model, ids(model, SOME), ffb.logit(7)),
     },
     lambda: ffb.load_model("smollm2"): {
         f"attribution of tokens, {_OF_LONG}": lambda model: ffb.attribute(model, ids(model, LONG), ffb.logit(7), of=()),

@@ -234,7 +234,8 @@ def large() -> str:
     torch, date = (", ".join(sorted({of[entry] for of in results["calls"].values()})) for entry in ("torch", "date"))
     where = (
         f"A Llama of {results['parameters'] / 1e9:.2f} billion parameters ({results['layers']} layers) in bfloat16, "
-        f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens; torch {torch}, {date}."
+        f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens. The layer with experts has the size of one of gpt-oss-20b "
+        f"(bfloat16, 1.7 GB). torch {torch}, {date}."
     )
     head = ("call", "CPU time", "memory, all in all", "over what was there", "processor, threads")
     return f"{where}\n\n{table(head, rows)}"

@@ -121,7 +121,9 @@ def test_methods_that_answer_wrongly_are_refused() -> None:
         ([1], "a number by edge"),
         ({known.edges[0]: 1.0}, "lacks 74 of 75 edges"),
         (zero | {("a", "b"): 1.0}, "no edge"),
-        (zero | {known.edges[0]: float("nan")}, "finite"),
+        (zero | {known.edges[0]: float("nan")}, "gives nan for"),
+        (zero | {known.edges[0]: None}, "gives None for"),
+        (zero | {known.edges[0]: 1j}, "gives 1j for"),
     ):
         with pytest.raises(InputError, match=said):
             kc.score({"mine": lambda *_, answer=answer: answer}, known)
@@ -216,6 +218,10 @@ def test_the_grid_is_resumed_from_its_file(tmp_path: Path) -> None:
     assert len(asked) == calls == 4 and len(refused) == 1
     np.testing.assert_allclose(again.numbers["AUROC"], first.numbers["AUROC"])
     assert set(first.means()["n"]) == {2} and "2 known circuits" in str(first)
+    one, _ = kc.score_grid({"mine": mine}, cells[:1], store=tmp_path / "s.csv", progress=False)
+    assert set(one.labels["seed"]) == {"1"}, "the other cells of the file were not asked for"
+    with pytest.raises(InputError, match=r"by=\(\): expected some of program"):
+        first.means(by=())
     with pytest.raises(InputError, match="other methods"):
         kc.score_grid({"another": mine}, cells, store=tmp_path / "s.csv", progress=False)
     for other, asked_for in (({"of": "nodes"}, "nodes with 2"), ({"pairs": 3}, "edges with 3")):

@@ -10,8 +10,9 @@ noise                       part of the noise-only model's edges above the small
 Of nodes and tokens they are the same.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -84,10 +85,10 @@ class CircuitScores(Result):
             by: Labels of rows that are not averaged over.
 
         Raises:
-            InputError: for another label.
+            InputError: for another label, or none.
         """
-        if unknown := [name for name in by if name not in _LABELS]:
-            raise InputError(f"by={brief(unknown[0])}: expected some of {', '.join(_LABELS)}.")
+        if not by or not {*by} <= {*_LABELS}:
+            raise InputError(f"by={brief(by)}: expected some of {', '.join(_LABELS)}.")
         rows = []
         for key, of_group in self.to_dataframe().groupby(list(by), sort=False):
             for measure in MEASURES:
@@ -172,12 +173,18 @@ def _ask(
         raise InputError(f"method {name!r} lacks {len(missing)} of {len(items)} {of}, {missing[0]} among them.")
     if unknown := set(answer) - set(items):
         raise InputError(f"method {name!r}: no {one} {brief(min(unknown, key=str))} in {known.name}.")
-    values = np.array([float(answer[item]) for item in items])
-    if not np.isfinite(values).all():
-        raise InputError(
-            f"method {name!r} gives {values[~np.isfinite(values)][0]} for one of the {of} of {known.name}: expected finite numbers."
-        )
-    return values
+    for item in items:
+        if not _is_finite(answer[item]):
+            raise InputError(
+                f"method {name!r} gives {brief(answer[item])} for {brief(item)} of {known.name}: expected finite numbers."
+            )
+    return np.array([float(answer[item]) for item in items])
+
+
+def _is_finite(number: Any) -> bool:
+    with suppress(TypeError, ValueError):
+        return math.isfinite(float(number))
+    return False
 
 
 @torch.no_grad()
@@ -320,8 +327,8 @@ def score_grid(
         cells: As `grid` makes them.
         of: What is scored, as in `score`.
         pairs: Of every known circuit.
-        store: A csv file to which known circuits' rows are added, some at a time and all where the run ends or is stopped; those
-            that are there are not made again.
+        store: A csv file to which known circuits' rows are added, some at a time and all where the run ends or is stopped. Those
+            that are there are not made again; those of other cells stay there, and are not returned.
         progress: Whether it shows a bar, or lines in a log.
 
     Raises:
@@ -352,11 +359,13 @@ def score_grid(
                     if len(new) == CELLS_AT_A_TIME:
                         keep()
             bar.step()
-    if not tables:
+    asked = [(program, kind, settings.name, str(settings.seed)) for program, kind, settings in cells]
+    found = tables[0].loc[pd.MultiIndex.from_frame(tables[0][list(_CIRCUIT)]).isin(asked)] if tables and asked else []
+    if not len(found):
         raise InputError(
             f"no known circuit survived its settings: {next(iter(refused.values()), 'none was asked for')}"
         )
-    return CircuitScores.of(tables[0]), refused
+    return CircuitScores.of(found.reset_index(drop=True)), refused
 
 
 def _stored(

@@ -201,11 +201,6 @@ class Graph(Result):
         return tuple(Edge(a, b, size, unit, tuple(shares)) for (a, b), size, unit, shares in columns)
 
     @property
-    def node_values(self) -> Float[Tensor, "node target"]:
-        """What of each target flows through each node."""
-        return torch.tensor([node.shares for node in self.nodes], dtype=torch.float64)
-
-    @property
     def intercepts(self) -> Float[Tensor, "node target"]:
         """What each node adds itself."""
         return torch.tensor([node.own_shares for node in self.nodes], dtype=torch.float64)

@@ -359,9 +359,10 @@ def score_grid(
                     if len(new) == CELLS_AT_A_TIME:
                         keep()
             bar.step()
-    asked = [(program, kind, settings.name, str(settings.seed)) for program, kind, settings in cells]
-    found = tables[0].loc[pd.MultiIndex.from_frame(tables[0][list(_CIRCUIT)]).isin(asked)] if tables and asked else []
-    if not len(found):
+    asked = {(program, kind, settings.name, str(settings.seed)) for program, kind, settings in cells}
+    found = pd.concat(tables) if tables else pd.DataFrame(columns=_CIRCUIT)
+    found = found[[circuit in asked for circuit in found[list(_CIRCUIT)].itertuples(index=False, name=None)]]
+    if found.empty:
         raise InputError(
             f"no known circuit survived its settings: {next(iter(refused.values()), 'none was asked for')}"
         )

@@ -48,6 +48,10 @@ def test_layers_of_findings_lead_to_the_example_at_that_layer(page: str) -> None
     evil = linked("in layer 5 of <b>", 'maps/"x.html')
     assert evil == 'in <a href="maps/&quot;x.html#layer=5">layer 5</a> of &lt;b&gt;'
     assert linked("layer 5 <", "") == "layer 5 &lt;"
+    assert linked("in the median layer 0.040, 12.", "x.html") == "in the median layer 0.040, 12.", (
+        "a number, not a layer"
+    )
+    assert linked("next in layer 12.", "x.html").endswith('<a href="x.html#layer=12">layer 12</a>.')
 
 
 def test_tables_of_zeros_are_folded() -> None:

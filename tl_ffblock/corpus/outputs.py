@@ -67,7 +67,7 @@ PIXELS_OF_AN_INCH = 130
 """As large as figures are shown: their smallest letters are ten pixels high."""
 LEAST_SCALE = 0.75
 """Of that size: where the page is narrower a figure is scrolled and not shrunk further."""
-LAYER = re.compile(r"\b(layer )(\d+)\b")
+LAYER = re.compile(r"\b(layer )(\d+)\b(?!\.\d)")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 

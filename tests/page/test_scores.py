@@ -93,7 +93,7 @@ def test_what_is_sent_is_what_there_is() -> None:
     text = PageText(scores.queries, scores.layers, True, (0, 1, 2, 3))
     (block,) = panel_of(scores, scores.token_maps(), text, str, ()).values()
     assert 0 < block.precision < 1e-3
-    assert "softmax of scores = pattern to 1.0e−7" in repr(scores)
+    assert "softmax of scores = pattern to 1.0e-7" in repr(scores)
     former = dataclasses.replace(scores, value_norms=None)  # of a file of version 0.2
     (without,) = panel_of(former, scores.token_maps(), text, str, ()).values()
     assert block.json.keys() - without.json.keys() == {"value"} and "value_weighted" not in former.to_dataframe()

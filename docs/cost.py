@@ -39,8 +39,8 @@ def cost() -> str:
     times = [f"{row['ours_ms'] / row['bound_ms']:.1f} times" for row in (short, long)]
     sentence = (
         f"A GPT-2-small layer takes {times[0]} as long as its one large matrix product at 128 tokens and {times[1]} at 512. "
-        f"At 128 tokens, making every vector takes {short['naive_over_ours']:.0f} times as long as that layer's maps, captum used well "
-        f"with the paper's 50 nodes {short['captum_well_over_ours']:.0f} times, with batches tuned by hand "
+        f"At 128 tokens, making every vector takes {short['naive_over_ours']:.0f} times as long as that layer's maps. Captum used well "
+        f"with the paper's 50 nodes takes {short['captum_well_over_ours']:.0f} times as long, and with batches tuned by hand "
         f"{short['captum_tuned_over_ours']:.0f} times."
     )
     return f"{table(('model', 'tokens', 'forward pass', 'maps'), rows)}\n\n{sentence}"
@@ -178,7 +178,7 @@ def gpu() -> str:
     ]
     head = ("model", "prompts x tokens", "forward pass", "maps", "last row", "attribution", "maps on the CPU", "memory")
     where = (
-        f"{results['gpu']}, beside it {results['machine']} ({results['cpu_threads']} threads); torch {results['torch']}, "
+        f"{results['gpu']}, CPU {results['machine']} ({results['cpu_threads']} threads); torch {results['torch']}, "
         f"{results['date']}."
     )
     return f"{where}\n\n{table((*head, 'completeness error'), rows)}"
@@ -205,13 +205,21 @@ def bound() -> str:
         f"torch {results['torch']}, {results['date']}."
     )
     sentence = (
-        f"The whole call on twelve layers of GPT-2-small size at {call['n']} tokens ({call['rounds']} rounds): "
-        f"{_with_quartiles(call['share'], 2)} of the twelve products, "
-        f"{_with_quartiles(call['call_over_layers'], 2)} times its twelve layers alone, "
-        f"{_with_quartiles(call['call_in_forwards'], 1)} forward passes of the model with a vocabulary of 1000, where the twelve products "
-        f"are {_with_quartiles(call['bound_in_forwards'], 1)} and a forward pass {_with_quartiles(call['forward_over_bound'], 2)} of them."
+        "The whole call on twelve layers of GPT-2-small size with a vocabulary of 1000, "
+        f"at {call['n']} tokens ({call['rounds']} rounds):"
     )
-    return f"{where}\n\n{table(('layer', 'tokens', 'product, GFLOP/s', 'share of the bound'), rows)}\n\n{sentence}"
+    of_call = [
+        ("twelve products, as a share of the call", _with_quartiles(call["share"], 2)),
+        ("call, in times of its twelve layers alone", _with_quartiles(call["call_over_layers"], 2)),
+        ("call, in forward passes", _with_quartiles(call["call_in_forwards"], 1)),
+        ("twelve products, in forward passes", _with_quartiles(call["bound_in_forwards"], 1)),
+        ("forward pass, as a share of the twelve products", _with_quartiles(call["forward_over_bound"], 2)),
+    ]
+    tables = (
+        table(("layer", "tokens", "product, GFLOP/s", "share of the bound"), rows),
+        table(("ratio", "value"), of_call),
+    )
+    return f"{where}\n\n{tables[0]}\n\n{sentence}\n\n{tables[1]}"
 
 
 LARGE = STORED.with_name("large.json")
@@ -237,7 +245,7 @@ def large() -> str:
         f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens. The layer with experts has the size of one of gpt-oss-20b "
         f"(bfloat16, 1.7 GB). torch {torch}, {date}."
     )
-    head = ("call", "CPU time", "memory, all in all", "over what was there", "processor, threads")
+    head = ("call", "CPU time", "peak memory", "over the memory before the call", "processor, threads")
     return f"{where}\n\n{table(head, rows)}"
 
 
@@ -260,11 +268,11 @@ def checks() -> str:
     most, (low, *_, high) = max(part["flops"] for part in parts), sorted(part["calls"] for part in parts)
     least_read, *_, most_read = sorted(row["fingerprint_over_call"] for row in results["rows"])
     sentence = (
-        f"Checks take at most {most:.2%} of the floating-point operations of a call. Counted in operations that torch dispatches, whatever "
-        f"their size, they are {low:.0%} to {high:.0%}: sums and comparisons of few numbers. The fingerprint of the weights, which is not "
-        f"an operation of torch, reads every weight once: {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. "
-        "A model's first call also compares it with Hugging Face's, checks every layer's identities and, for maps, multiplies "
-        f"weights once; torch {results['torch']}, {results['date']}."
+        f"Checks take at most {most:.2%} of the floating-point operations of a call. They are {low:.0%} to {high:.0%} of the operations "
+        "that torch dispatches, whatever their size: sums and comparisons of few numbers. The fingerprint of the weights is not an "
+        f"operation of torch. It reads every weight once, in {least_read:.1%} to {most_read:.1%} of the CPU seconds of these calls. "
+        "A model's first call also compares it with Hugging Face's and checks every layer's identities. For maps it multiplies "
+        f"weights once. torch {results['torch']}, {results['date']}."
     )
     return f"{table(('model', 'tokens', 'call', *headings), rows)}\n\n{sentence}"
 
@@ -462,7 +470,7 @@ def memory() -> str:
     near = [abs(row["estimated"] - row["measured"]) <= max(1e8, 0.15 * row["measured"]) for row in found]
     head = ("form", "call", *(f"{n} tokens" for n in lengths))
     sentence = (
-        f"Measured / estimated, MB: the most resident memory of a fresh process over the model, and `ffb.memory_estimate`. "
+        f"Measured / estimated, MB: peak resident memory of a fresh process over the model, and `ffb.memory_estimate`. "
         f"{sum(near)} of {len(near)} estimates are within 15 % or 100 MB. Models of {stored['layers']} layers with d_model "
         f"{stored['d_model']} and random weights, CPU; torch {stored['torch']}, {stored['date']}. No GPU was measured."
     )

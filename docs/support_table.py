@@ -76,10 +76,10 @@ def table(results: list[dict[str, Any]]) -> str:
     results = sorted(results, key=lambda result: result["packages"]["transformer-lens"], reverse=True)
     versions = [result["packages"]["transformer-lens"] for result in results]
     parts = [
-        f"Tiny random models, float32, {results[0]['tokens']} tokens; largest relative completeness error over layers, positions "
-        f"and TransformerLens {' and '.join(versions)} (transformers {results[0]['packages']['transformers']}). The columns of "
-        'versions say what runs there: "bridge", "hooked" (HookedTransformer or HookedEncoder), or a dash; "logits" is the '
-        "bridge's distance from Hugging Face's logits (size 10 to 30)."
+        f"Tiny random models, float32, {results[0]['tokens']} tokens. Columns of scopes: largest relative completeness error over layers, "
+        f"positions and TransformerLens {' and '.join(versions)} (transformers {results[0]['packages']['transformers']}). "
+        "\"logits\": the bridge's distance from Hugging Face's logits (size 10 to 30). Columns of versions: the models that run there, "
+        '"bridge", "hooked" (HookedTransformer or HookedEncoder), or a dash.'
     ]
     newest = results[0]["families"]
     for order, title in ORDERS.items():

@@ -2,6 +2,8 @@
 
 import difflib
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 
 __all__ = [
@@ -86,6 +88,14 @@ class ProcessedWeightsWarning(UserWarning):
 
 class MissingSpaceWarning(UserWarning):
     """A target names a token that the model does not expect, and expects the same one with a space before it."""
+
+
+def warn(said: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package from which it was called, however deep."""
+    frame, level = sys._getframe(1), 2  # noqa: SLF001  # as the standard library's own `warnings`
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(said, category, stacklevel=level)
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -182,7 +182,7 @@ def refuse_options(called: str, function: Callable[..., Any], options: Iterable[
         CallError: naming the method and the option.
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    names = [*(parameter.name for parameter in parameters), *more]
+    names = list(dict.fromkeys((*(parameter.name for parameter in parameters), *more)))
     for name in () if any(p.kind is p.VAR_KEYWORD for p in parameters) else options:
         if name not in names:
             listed = f"Its options are {', '.join(names)}." if names else "It has no options."

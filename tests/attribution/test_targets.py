@@ -191,6 +191,7 @@ def test_a_forgotten_space_is_named() -> None:
             ffb.attribute(model, TOKENS, ffb.logit(given), of=())
             ffb.attribute(model, TOKENS, ffb.logit(" Mary"), of=())
         assert [warning.category for warning in said] == [MissingSpaceWarning] * (4 * warns)
+        assert {warning.filename for warning in said} <= {__file__}, "the line that called the library"
         assert all(f"rank {len(order)}), but" in str(w.message) and "' Mary' (logit" in str(w.message) for w in said)
 
 
@@ -281,7 +282,7 @@ REFUSED: dict[str, Refused] = {
     "a graph of other rules": (lambda: attributed(ffb.logit(7), of="graph", rules="patching").graph(), InputError, "which only rules='path' does"),
     "a part that was not asked for": (lambda: attributed(ffb.logit(7), of="heads").edges, ScopeKeyError, r"of=\('edges', \.\.\.\)"),
     "neurons of experts": (lambda: ffb.attribute(model_of("mixtral"), TOKENS, 7).neurons(0), ScopeKeyError, "mixture of experts"),
-    "other lengths": (lambda: attributed(7) - attributed(7, TOKENS[:3]), InputError, "of 6 and of 3 labels"),
+    "other lengths": (lambda: attributed(7) - attributed(7, TOKENS[:3]), InputError, "of 6 and of 3 tokens: use texts of equally many\\.$"),
     "other rules": (lambda: attributed(7) - attributed(7, rules="gradient"), InputError, "different rules"),
     **{
         f"at={asked} of a {metric.__name__}": (lambda metric=metric, asked=asked: metric(7, at=asked), InputError, "^at=.*: expected a whole number")

@@ -223,7 +223,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "how_to/induction_heads.md": lambda n, at: [
         close(n["by_hand"].mean(dim=(1, 3)), n["induction"].values, rtol=1e-4, atol=1e-6), "detect_head" in n["table"],
-        {path.name for path in at.iterdir()} == {"induction.png", "copies.png", "stripe.html"}, n["copies"].values.shape == (30, 4),
+        {path.name for path in at.iterdir()} == {"induction.png", "copies.png", "stripe.html", "head.html"}, n["copies"].values.shape == (30, 4),
         n["previous"].values.shape == n["duplicate"].values.shape == (30, 4),
     ],
     "how_to/ioi.md": lambda n, at: [

@@ -84,5 +84,5 @@ def test_other_cells_are_refused() -> None:
     """By the name of what differs, with both values."""
     with pytest.raises(InputError, match="cannot subtract results with different rules: 'path' against 'gradient'"):
         subtracted(FIRST, dataclasses.replace(SECOND, rules="gradient"))
-    with pytest.raises(InputError, match="of 2 and of 1 labels"):
+    with pytest.raises(InputError, match="of 2 and of 1 tokens"):
         subtracted(FIRST, dataclasses.replace(SECOND, labels=("a",)))

@@ -208,7 +208,7 @@ def attribute_continuation(
     with with_gradients(), memory_given_back(run.model, run.batches):
         traced = trace(run, run.batches[0], chosen, frozenset(("z",)))
         refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
-        warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation, stacklevel=4)
+        warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation)
         result = _attributed(run, traced, n_prompt, reading)
     worst = int(result.errors.argmax())
     if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:

@@ -1,7 +1,6 @@
 """What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, SupportsIndex, TypeAlias, cast
@@ -14,7 +13,7 @@ from tl_ffblock.bridge.inputs import Batch, first_tokens, quoted
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
-from tl_ffblock.errors import InputError, MissingSpaceWarning
+from tl_ffblock.errors import InputError, MissingSpaceWarning, warn
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.layer.records import on_cpu
 from tl_ffblock.metrics import AnswerMetric, CleanRun, KLDivergence, LogitFunction, Metric, as_metric, logit
@@ -317,18 +316,17 @@ def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> Non
         for answers in (
             side.of_prompt(number).prompts[0] for side in (target.answers, target.minus) if side is not None
         ):
-            if len(answers) == 1 and warn_of_missing_space(model, row, answers[0], stacklevel=6):
+            if len(answers) == 1 and warn_of_missing_space(model, row, answers[0]):
                 return
 
 
-def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: object, stacklevel: int) -> bool:
+def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: object) -> bool:
     """Whether a word's first token is not expected, but that with a space before it is; if so, warn.
 
     Args:
         model: Its tokenizer reads the word.
         row: Logits of the position at which the word is predicted.
         word: A text; nothing is said of anything else.
-        stacklevel: Of the warning.
     """
     if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(model, word, f" {word}")) is None:
         return False
@@ -343,5 +341,5 @@ def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: ob
         f"target {word!r}: the model does not expect its first token here {seen[0]}, but the one with a space before it, "
         f"{f' {word}'!r} {seen[1]}. They are two tokens: was a space forgotten?"
     )
-    warnings.warn(said, MissingSpaceWarning, stacklevel=stacklevel)
+    warn(said, MissingSpaceWarning)
     return True

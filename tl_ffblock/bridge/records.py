@@ -8,7 +8,6 @@
 4. Where the model runs with gradients the record's tensors are the run's own: gradients flow through them.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from tl_ffblock.bridge.attention import shown
 from tl_ffblock.bridge.callbacks import HookPoint, LastCallback, Watch
 from tl_ffblock.bridge.layers import BEFORE_GAIN, BoundLayer, ExtraSite
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError
+from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError, warn
 from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Normalise
 
@@ -157,12 +156,11 @@ class _Collector:
         model, name = self._model, self.names["pattern"]
         conversion = model.hook_point(name).hook_conversion
         self._used_pattern = before if conversion is None else conversion.convert(before)
-        warnings.warn(
+        warn(
             f"{name} was edited, but {model.name} ({model.family.name}) computes attention before this HookPoint "
             "fires: the edit changes nothing in the run, and the map is of the pattern that was used. Edit attn.hook_v or "
             "attn.hook_z instead.",
             IgnoredEditWarning,
-            stacklevel=2,
         )
 
 

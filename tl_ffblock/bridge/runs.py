@@ -12,7 +12,6 @@
    listens to the model, a forward pass ends with the last layer asked for.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, replace
@@ -40,7 +39,7 @@ from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
 from tl_ffblock.bridge.selfcheck import check_end, check_once, probe, refuse_at_once, refuse_nan
-from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
+from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean, warn
 from tl_ffblock.layer.positions import Positions, positions
 from tl_ffblock.layer.records import TOLERANCE, BatchRecords, LayerRecord, Method, Precision, Settings, ValueBias
 from tl_ffblock.result import Results
@@ -348,14 +347,13 @@ def settings_of(model: Model, options: MapOptions) -> Settings:
         InputError: for options that cannot be used.
     """
     if options.get("chunk_bytes") is not None:
-        warnings.warn("chunk_bytes is max_memory now", DeprecationWarning, stacklevel=4)
+        warn("chunk_bytes is max_memory now", DeprecationWarning)
     if model.is_processed:
-        warnings.warn(
+        warn(
             f"{model.name} has processed weights (folded norms or centred weights): these maps are of the processed model, "
             "whose norms differ by up to a fifth from the original's. Load it without processing: TransformerBridge without "
             "enable_compatibility_mode(), or HookedTransformer.from_pretrained_no_processing.",
             ProcessedWeightsWarning,
-            stacklevel=4,
         )
     given: dict[str, Any] = {
         option.name: options[option.name]  # type: ignore[literal-required]  # both name the same options

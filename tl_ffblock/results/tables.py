@@ -138,8 +138,10 @@ def combined(results: Sequence[One], operation: Operation, between: str, verb: s
         for name in fields.joined:
             mine, theirs = getattr(first, name), getattr(other, name)
             if isinstance(mine, tuple) and len(mine) != len(theirs):
+                unit, by_name = ("tokens", " or `mean(positions)`") if name == "labels" else (name, "")
                 raise InputError(
-                    f"cannot {verb} results of {len(mine)} and of {len(theirs)} {name}: use texts of equally many."
+                    f"cannot {verb} results of {len(mine)} and of {len(theirs)} {unit}: use texts of equally many"
+                    f"{by_name * (verb == 'average')}."
                 )
     by_kind: tuple[tuple[tuple[str, ...], Operation], ...] = (
         (fields.joined, lambda labels: _label(labels, between)),

@@ -97,7 +97,10 @@ def texts_of(result: Any) -> tuple[str, ...]:
         result if isinstance(result, Sequence) else getattr(result, "labels", None) or getattr(result, "tokens", None)
     )
     if not isinstance(held, Sequence) or isinstance(held, str) or not all(isinstance(token, str) for token in held):
-        raise InputError(f"{brief(result)}: expected a result of one prompt, or its tokens as a list of texts.")
+        raise InputError(
+            f"{brief(result)}: expected a result of one prompt, or its tokens as a list of texts: "
+            "model.to_str_tokens(text)."
+        )
     return tuple(held)
 
 

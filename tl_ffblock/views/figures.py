@@ -522,17 +522,25 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     _draw_arcs(place, block["edges"], limit, NAME_ROWS * len(streams))
     _label(place.set_xticks, run.tokens, wide * (0.68 if heads is not None else 0.9), rotation=90)
     _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], high)
-    place.set_title("share that flows through each token", fontsize=7)
+    place.set_title("attribution through each token", fontsize=7)
     if heads is not None:
-        limit_of_heads = _limit(heads)
-        _scale(figure, _image(grid[0][1], heads, True, limit_of_heads), heads, {"ax": [grid[0][1]]}, False, ticks=2)
+        # Up to the largest, as on the page: beyond a percentile the few heads that matter would look alike.
+        _scale(
+            figure,
+            _image(grid[0][1], heads, True, float(np.abs(heads).max()) or 1.0),
+            heads,
+            {"ax": [grid[0][1]]},
+            False,
+            ticks=2,
+        )
         _label(grid[0][1].set_xticks, [*map(str, range(heads.shape[1]))], wide * 0.2)
-        grid[0][1].set_title("heads write", fontsize=7)
+        grid[0][1].set_title("heads", fontsize=7)
         grid[0][1].tick_params(labelleft=False)
     place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
     unit = f" {block['unit']}" if block["unit"] else ""
-    said = f"{data.model}. Bands: the tokens' streams; their width and colour are the share of the answer, at most "
-    said += f"{typographic(significant(limit))}{unit}. Arcs: heads that carry from token to token. {SIGNS}"
+    arcs = " Arcs: heads that carry from token to token." if block["edges"] else ""
+    said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most "
+    said += f"{typographic(significant(limit))}{unit}.{arcs} {SIGNS}"
     return _framed(figure, f"{block['question']} {typographic(significant(block['value']))}{unit}", said)
 
 

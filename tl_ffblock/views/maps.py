@@ -1,7 +1,6 @@
 """Pages of maps of tokens: contributions, attention and its scores, averages, patched runs; where they open, and panels beside them."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.errors import InputError, ScopeKeyError, brief, warn
 from tl_ffblock.interventions.patched import PatchedMaps
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import layer_number, real_number, spans
@@ -88,7 +87,7 @@ def contribution_page(
     """The page of one run, or of two; `ContributionMaps.to_html` says what the options are."""
     view = view or first_view(maps.layers, layer)
     if view == "logit":
-        warnings.warn('view="logit" is view="overview" now', DeprecationWarning, stacklevel=5)
+        warn('view="logit" is view="overview" now', DeprecationWarning)
         view = "overview"
     where: dict[str, Any] = {"layer": layer, "scope": scope, "query": query, "view": view, "segments": segments}
     if against is None:
@@ -157,8 +156,11 @@ def token_page(
             two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
 
     Raises:
-        InputError: if layer or channel are not there, `segments` do not fit the tokens, or numbers by position are asked for one.
+        InputError: if layer or channel are not there, a channel is given for a view of all heads, `segments` do not fit the tokens,
+            or numbers by position are asked for one.
     """
+    if channel is not None and view in ("heads", "all"):
+        raise InputError(f'channel={channel!r}: view={view!r} shows all heads. Use view="maps" to open at one.')
     if not maps.by_position:
         by_head = layer is None and channel is None and any(name.startswith("head ") for name in maps.channels)
         opening: View = view or ("all" if by_head else first_view(maps.layers, layer, maps.layered))

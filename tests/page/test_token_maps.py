@@ -71,15 +71,6 @@ def test_signed_maps_open_at_their_largest_cell(signed: bool, given: dict[str, A
     assert (start.layer, start.scope) == expected
 
 
-def test_a_channel_is_refused_where_all_heads_are_shown() -> None:
-    """It was left out without a word."""
-    maps = TokenMaps(torch.rand(1, 2, 3, 3).tril(), ("a", "b", "c"), (5,), ("head 0", "head 1"), (0, 1, 2), True)
-    for view in ("heads", "all"):
-        with pytest.raises(InputError, match=rf"channel='head 1': view='{view}' shows all heads"):
-            maps.to_html(view=view, layer=5, channel="head 1")
-    assert "head 1" in maps.to_html(view="maps", layer=5, channel="head 1")
-
-
 def test_an_average_keeps_whether_its_numbers_are_of_layers() -> None:
     """Means of shares of logits are of no layer either; such maps have no mean with a layer's."""
     assert not average([shares(), shares()]).token_maps().layered

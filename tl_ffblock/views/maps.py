@@ -148,7 +148,8 @@ def token_page(
     Args:
         maps: Maps, or numbers by position.
         layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
-        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first. Views of all heads
+            draw the others, too.
         view: "overview" (all layers), "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head); None
             means the overview, with `layer` the maps, of heads without it "all".
         segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads can
@@ -156,11 +157,8 @@ def token_page(
             two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
 
     Raises:
-        InputError: if layer or channel are not there, a channel is given for a view of all heads, `segments` do not fit the tokens,
-            or numbers by position are asked for one.
+        InputError: if layer or channel are not there, `segments` do not fit the tokens, or numbers by position are asked for one.
     """
-    if channel is not None and view in ("heads", "all"):
-        raise InputError(f'channel={channel!r}: view={view!r} shows all heads. Use view="maps" to open at one.')
     if not maps.by_position:
         by_head = layer is None and channel is None and any(name.startswith("head ") for name in maps.channels)
         opening: View = view or ("all" if by_head else first_view(maps.layers, layer, maps.layered))

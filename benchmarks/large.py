@@ -51,10 +51,9 @@ EXPERTS = dict(
 
 
 @torch.no_grad()
-def build(architecture: str = "LlamaForCausalLM", config: Any = None) -> Any:
-    """The model with random weights in bfloat16, gains that are not one, and experts that are not zero."""
+def build(architecture: str, config: Any) -> Any:
+    """A model with random weights in bfloat16, gains that are not one, and experts that are not zero."""
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(**SIZE) if config is None else config
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     model = getattr(transformers, architecture)._from_config(config, attn_implementation="eager")
@@ -67,7 +66,12 @@ def build(architecture: str = "LlamaForCausalLM", config: Any = None) -> Any:
     return build_bridge_from_module(model.eval(), architecture, hf_config=config)
 
 
-def build_experts() -> Any:
+def llama() -> Any:
+    """The Llama."""
+    return build("LlamaForCausalLM", transformers.LlamaConfig(**SIZE))
+
+
+def experts() -> Any:
     """One layer with experts."""
     return build("GptOssForCausalLM", transformers.GptOssConfig(**EXPERTS, layer_types=["full_attention"]))
 
@@ -106,13 +110,13 @@ Call = Callable[[Any], Any]
 _OF_EXPERTS = f"one layer with 32 experts, {SOME} tokens"
 _OF_LONG = f"SmolLM2-135M, {LONG} tokens"
 CALLS: dict[Callable[[], Any], dict[str, Call]] = {
-    build: {
+    llama: {
         "forward pass": forward,
         "one attribution": lambda model: ffb.attribute(model, ids(model, TOKENS), ffb.logit(7)),
         "maps of the last row, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS), queries=-1),
         "maps of all rows, all layers": lambda model: ffb.contribution_maps(model, ids(model, TOKENS)),
     },
-    build_experts: {
+    experts: {
         f"forward pass, {_OF_EXPERTS}": lambda model: forward(model, SOME),
         f"maps of all rows, {_OF_EXPERTS}": lambda model: ffb.contribution_maps(model, ids(model, SOME)),
         f"one attribution, {_OF_EXPERTS}": lambda model: ffb.attribute(model, ids(model, SOME), ffb.logit(7)),
@@ -140,11 +144,12 @@ def main() -> None:
         if not calls:
             continue
         model = make()
-        if make is build:
-            parameters = list(model.parameters())
-            stored["parameters"] = sum(parameter.numel() for parameter in parameters)
-            stored["weights_gb"] = sum(parameter.nbytes for parameter in parameters) / 1e9
-            stored |= {"tokens": TOKENS, "layers": SIZE["num_hidden_layers"]}
+        weights = sum(parameter.nbytes for parameter in model.parameters()) / 1e9
+        if make is llama:
+            stored["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+            stored |= {"weights_gb": weights, "tokens": TOKENS, "layers": SIZE["num_hidden_layers"]}
+        if make is experts:
+            stored["experts_gb"] = weights
         for name, call in calls.items():
             result, figures = measured(partial(call, model))
             figures |= machine() | {"threads": options.threads}

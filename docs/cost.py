@@ -243,7 +243,7 @@ def large() -> str:
     where = (
         f"A Llama of {results['parameters'] / 1e9:.2f} billion parameters ({results['layers']} layers) in bfloat16, "
         f"{results['weights_gb']:.1f} GB of weights, {results['tokens']} tokens. The layer with experts has the size of one of gpt-oss-20b "
-        f"(bfloat16, 1.7 GB). torch {torch}, {date}."
+        f"(bfloat16, {results['experts_gb']:.1f} GB). torch {torch}, {date}."
     )
     head = ("call", "CPU time", "peak memory", "over the memory before the call", "processor, threads")
     return f"{where}\n\n{table(head, rows)}"

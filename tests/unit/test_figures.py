@@ -120,6 +120,17 @@ def clashes(figure: Any) -> list[str]:
     return out + pairs
 
 
+def test_heads_of_an_attribution_are_coloured_up_to_the_largest() -> None:
+    """As on the page: up to a percentile the few that matter would look alike; arcs are named where there are some."""
+    model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 12)
+    for of in (("heads",), ("heads", "edges")):
+        result = ffb.attribute(model, tokens, ffb.logit(7), of=of)
+        figure, largest = result.figure(), float(result.heads.sum(dim=-1).abs().max())
+        (drawn,) = (image for ax in figure.axes if ax.get_title() == "heads" for image in ax.images)
+        assert drawn.get_clim() == pytest.approx((-largest, largest), rel=1e-5)
+        assert any("Arcs" in text.get_text() for text in figure.texts) == ("edges" in of)
+
+
 @pytest.mark.parametrize("width", [3.3, 6.8])
 def test_figures_are_readable_at_both_widths(width: float) -> None:
     """At one column and at two no text leaves the figure or lies on another, and none is higher than half a page."""

@@ -1,8 +1,9 @@
 """The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
 
 import difflib
+import inspect
 import re
-import sys
+import traceback
 import warnings
 from collections.abc import Iterable
 
@@ -91,11 +92,10 @@ class MissingSpaceWarning(UserWarning):
 
 
 def warn(said: str, category: type[Warning]) -> None:
-    """Warn at the line outside this package from which it was called, however deep."""
-    frame, level = sys._getframe(1), 2  # noqa: SLF001  # as the standard library's own `warnings`
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(said, category, stacklevel=level)
+    """Warn at the line that called this package, however deep; also from a hook, which torch calls and not the user."""
+    frames = enumerate(traceback.walk_stack(inspect.currentframe()), start=1)
+    ours = [depth for depth, (frame, _) in frames if frame.f_globals.get("__name__", "").split(".")[0] == __package__]
+    warnings.warn(said, category, stacklevel=ours[-1] + 1)
 
 
 def out_of_memory(error: BaseException) -> bool:

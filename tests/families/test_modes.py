@@ -35,9 +35,9 @@ def test_compatibility_mode_without_processing(family: str) -> None:
 def test_compatibility_mode_with_processing(family: str) -> None:
     """Warned about, and the maps are those of the processed model, complete."""
     model, tokens = processed(bridge_of(family)), tiny.tokens(family, 6)
-    with pytest.warns(ProcessedWeightsWarning, match="enable_compatibility_mode"):
+    with pytest.warns(ProcessedWeightsWarning, match="enable_compatibility_mode") as said:
         maps = ffb.contribution_maps(model, tokens)
-    assert maps.provenance["weights"] == "processed"
+    assert maps.provenance["weights"] == "processed" and said[0].filename == __file__
     assert maps.worst_completeness()[0] < COMPLETE_FLOAT32 / 10
 
 

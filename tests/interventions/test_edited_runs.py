@@ -162,7 +162,10 @@ def test_an_edited_pattern_is_decomposed_as_it_was_used(any_family: str, in_plac
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found, maps = both()
-        assert any("the edit changes nothing in the run" in str(warning.message) for warning in caught)
+        said = [warning for warning in caught if "the edit changes nothing in the run" in str(warning.message)]
+        assert len(said) == 2 and {warning.filename for warning in said} == {__file__}, (
+            "not torch's line, which calls hooks"
+        )
         plain = ffb.contribution_maps(model, tokens, layers=0)
         torch.testing.assert_close(maps["Attn"], plain["Attn"], **BATCH_FLOAT64)
         with warnings.catch_warnings(), model.hooks(fwd_hooks=hooks):

@@ -1,7 +1,6 @@
 """Measured errors of an attribution, which is refused where they are too large."""
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import CompletenessError
+from tl_ffblock.errors import CompletenessError, warn
 from tl_ffblock.numerals import percent, scientific
 from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
@@ -90,13 +89,13 @@ class Certificate(Values):
     @property
     def boundaries(self) -> Float[Tensor, " layer"]:
         """Deprecated: `layer_inputs`."""
-        warnings.warn("Certificate.boundaries is Certificate.layer_inputs.", DeprecationWarning, stacklevel=2)
+        warn("Certificate.boundaries is Certificate.layer_inputs.", DeprecationWarning)
         return self.layer_inputs
 
     @property
     def handed_out(self) -> float:
         """Deprecated: sum of all shares over the target's first-order form, `attributed / (1 - nonlinear)`."""
-        warnings.warn("Certificate.handed_out is Certificate.attributed.", DeprecationWarning, stacklevel=2)
+        warn("Certificate.handed_out is Certificate.attributed.", DeprecationWarning)
         return self.attributed / (1 - self.nonlinear) if self.nonlinear != 1 else math.nan
 
 

@@ -11,7 +11,6 @@ so that their tables join on component and position.
 
 import heapq
 import re
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError, brief
+from tl_ffblock.errors import InputError, MapFileError, brief, warn
 from tl_ffblock.files import regular_file
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.result import One, Result, Values, tabulated
@@ -158,7 +157,7 @@ def renamed(old: str, new: str, read: Callable[[Any], Any]) -> property:
     """An attribute under its name of version 0.2, which is deprecated."""
 
     def attribute(graph: Any) -> Any:
-        warnings.warn(f"{type(graph).__name__}.{old} is now {new}.", DeprecationWarning, stacklevel=2)
+        warn(f"{type(graph).__name__}.{old} is now {new}.", DeprecationWarning)
         return read(graph)
 
     return property(attribute)

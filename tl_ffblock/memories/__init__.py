@@ -16,10 +16,10 @@ coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) 
 router's weight.
 """
 
-import warnings
 from importlib import import_module
 from typing import Any
 
+from tl_ffblock.errors import warn
 from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
 from tl_ffblock.memories.causes import (
     CarriedShares,
@@ -86,6 +86,6 @@ _FORMER = {
 def __getattr__(name: str) -> Any:
     if name in _FORMER:
         home, _, now = _FORMER[name].rpartition(".")
-        warnings.warn(f"tl_ffblock.memories.{name} is {_FORMER[name]} now", DeprecationWarning, stacklevel=2)
+        warn(f"tl_ffblock.memories.{name} is {_FORMER[name]} now", DeprecationWarning)
         return getattr(import_module(home), now)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

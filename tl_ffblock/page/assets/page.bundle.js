@@ -1,4 +1,4 @@
-/* sources 06b497053ad2af9a4a2fc4830c64decb159c1d45867f49d17eaeb0b293893434 */
+/* sources 906f84448043ab9c7cc6b2f21c6ee7a78a50dcf4f431c34e08ea1ee9ef46916d */
 "use strict";
 "use strict";(()=>{function lt(t){if(t==null||Number.isNaN(t))return"–";let e=Math.abs(t);return e!==0&&(e<.001||e>=1e5)?t.toExponential(
 1).replaceAll("-","−"):String(Number(t.toPrecision(3))).replaceAll("-","−")}function fe(t){return t==null?"–":`${t>

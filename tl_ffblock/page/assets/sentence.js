@@ -13,7 +13,7 @@ function sentenceWords(scene) {
   const limit = profileLimits(scene).at(-1);
   const shown = shownMap(scene);
   const ends = limit > 0 ? ` Darkest: ${formatRough(limit, shown.asShare, shown.scale === "signed")}.` : "";
-  const chosen = selection.view === "overview" && selection.run !== selection.refRun; // both runs stand beside these words
+  const chosen = selection.view === "overview" && selection.run !== selection.refRun; // the words above name both runs
   const sides = maps.length > 1 && !chosen ? ` Colour: ${sideHeads(scene)[1]}; underline: ${sideHeads(scene)[0]}.` : "";
   const at = (position) => (scene.data.named ? "" : ` (${positionWords(scene.data, position)})`);
   return (selection.read === "row" ? `Where ${label(axes.own[row])}${at(axes.rows[row].position)} takes from.` : `Where ${label(column)}${at(axes.columns[column].position)} goes.`) + sides + ends;

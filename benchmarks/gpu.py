@@ -4,7 +4,7 @@
 
 Wall seconds up to the end of the GPU's work, the median of repetitions after two to warm up; float32 without TF32, the
 default of torch. A GPU does the one large product in so little time that what surrounds it decides: the figures say how much
-of the speed of the CPU's road carries over. Memory is what torch held at most, weights included.
+of the CPU's speed carries over. Memory is what torch held at most, weights included.
 """
 
 import argparse

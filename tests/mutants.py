@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant("layer: activation at zero", "layer/activations.py", "return torch.where(small, self._mean_slope(s, 0), secant)", "return torch.where(small, self._mean_slope(s, 1), secant)", ("tests/unit/test_activations.py",)),
     Mutant("layer: derivative of a norm's scale", "layer/linear.py", "v = v - n * (n * v).mean(dim=-1, keepdim=True)", "v = v - n * (n * v).sum(dim=-1, keepdim=True)", ("tests/attribution/test_edges.py", "-k", "gpt2")),
     Mutant("layer: heads of shared values", "layer/heads.py", "value_heads = [head // shared for head in chosen]", "value_heads = [head % len(attention.w_v) for head in chosen]", ("tests/integration/test_laws.py", "-k", "llama and (parts_sum or missing)")),
-    Mutant("layer: Gram matrix without a weight", "layer/fast/vector_norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_roads.py", "-k", "gram or groups or norms")),
+    Mutant("layer: Gram matrix without a weight", "layer/fast/vector_norms.py", "squares.append(((alpha @ gram) * alpha).sum(dim=-1))", "squares.append((alpha @ gram).sum(dim=-1))", ("tests/unit/test_optimised_layer.py", "-k", "gram or groups or norms")),
     # Propagation.
     Mutant("propagation: one backward pass too few", "attribution/continuation.py", "at, said = n_prompt - 1 + numbers,", "at, said = n_prompt + numbers - 1 - (numbers > 0).long(),", ("tests/attribution/test_continuation.py",)),
     Mutant("propagation: weights of EAP-IG", "attribution/patching.py", "zip((nodes + 1) / 2, weights / 2, strict=True)", "zip((nodes + 1) / 2, weights, strict=True)", ("tests/attribution/test_attribution_patching.py", "tests/attribution/test_edges.py", "-k", "steps or integrat or between or nodes")),
@@ -268,7 +268,7 @@ MUTANTS = (
     Mutant("device: a wait per table of every layer", "contributions.py", 'held[-1].device.type == "cpu" or', 'held[-1].device.type != "" or', ("tests/integration/test_kernels.py", "-k", "waits")),
     Mutant("device: pairs of another token get the residual", "layer/fast/head_sums.py", "queries.append(sequence * self.n_queries + row)", "queries.append(sequence * self.n_queries)", ("tests/unit/test_worked_example.py",)),
     Mutant("identity: NaN in a checked layer", "bridge/selfcheck.py", "if all(map(math.isfinite, sums)) and error == 0:", "if error == 0:", ("tests/integration/test_bad_input.py", "-k", "later_run")),
-    Mutant("caches: products of changed weights", "layer/fast/buffers.py", "bool((first == second).all())", "True", ("tests/unit/test_roads.py", "-k", "product")),
+    Mutant("caches: products of changed weights", "layer/fast/buffers.py", "bool((first == second).all())", "True", ("tests/unit/test_optimised_layer.py", "-k", "product")),
     Mutant("caches: keys and values of another start", "bridge/edited.py", "self._prefix[0] != start or", "", ("tests/interventions/test_edits.py", "-k", "resumed",)),
     # Which model, tokens and hooks a result is of.
     Mutant("identity: means of two models", "results/intervals.py", "if value in UNKNOWN else known", "if value in UNKNOWN or name == 'fingerprint' else known", ("tests/integration/test_identity.py",)),

@@ -38,10 +38,10 @@ ORACLE = 1e-9
 ORACLE_FLOAT32_WITHIN = 1e-5
 """As above where Hugging Face's RMSNorm, or TransformerLens' rotary attention, is float32: worst seen 3e-7."""
 
-ROADS_FLOAT32 = 1e-6
+OPTIMISED_FLOAT32 = 1e-6
 """Norms without vectors against norms of vectors, relative to the row's maximum; Gram matrices are float64."""
 
-ROADS_FLOAT64 = 1e-12
+OPTIMISED_FLOAT64 = 1e-12
 """The same in float64."""
 
 COMPLETE_FLOAT64 = {"every other": 1e-10, "bloom": 1e-9, "qwen2_moe": 1e-6, "qwen3_moe": 1e-6}

@@ -21,7 +21,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     shown = ["reference/index.md", *shown, *ends]
     gallery: list[Any] = ["gallery/index.md", *(f"gallery/{page.name}" for page in live.pages())]
     gallery += [{notebooks.title(path): f"gallery/{path.stem}.md"} for path in notebooks.NOTEBOOKS]
-    architecture = ["architecture/index.md", {"The optimised implementation": "architecture/fast_road.md"}]
+    architecture = [
+        "architecture/index.md",
+        {"The optimised implementation": "architecture/optimised_implementation.md"},
+    ]
     architecture += [{"Contributing": "architecture/contributing.md"}, {"Changes": "architecture/changelog.md"}]
     assert config.nav is not None
     places = [next(iter(entry)) for entry in config.nav]

@@ -39,8 +39,8 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "scopes": ("Scopes", ("scopes",)),
     "page": ("Pages", ("page", "views")),
 }
-"""Of every page its title and the rooms whose names it shows."""
-_PLACE = {name: page for page, (_, rooms) in PAGES.items() for name in rooms}
+"""Of every page its title and the owners whose names it shows."""
+_PLACE = {name: page for page, (_, owners) in PAGES.items() for name in owners}
 COMMAND_LINE = "command_line"
 TYPES = "types"
 
@@ -95,12 +95,12 @@ def _annotations() -> Iterator[Any]:
             yield from (annotation for annotation in every if isinstance(annotation, Annotation))
 
 
-def _place(name: str, room: str) -> str:
-    if room not in _PLACE:
+def _place(name: str, owner: str) -> str:
+    if owner not in _PLACE:
         raise ValueError(
-            f"{name} lives in {room}: name the page of the reference that shows it in docs/site/reference.py."
+            f"{name} belongs to {owner}: name the page of the reference that shows it in docs/site/reference.py."
         )
-    return _PLACE[room]
+    return _PLACE[owner]
 
 
 def pages() -> dict[str, str]:
@@ -116,8 +116,8 @@ def pages() -> dict[str, str]:
 
 
 def _page(page: str, names: Iterable[str]) -> str:
-    title, rooms = PAGES[page]
-    texts = [inspect.getdoc(import_module(f"{PACKAGE}.{MODULES[room]}")) for room in rooms if _speaks(room)]
+    title, owners = PAGES[page]
+    texts = [inspect.getdoc(import_module(f"{PACKAGE}.{MODULES[owner]}")) for owner in owners if _speaks(owner)]
     about = "\n\n".join(_introduction(text or "") for text in texts)
     return "\n\n".join([f"# {title}", about, *(f"::: {defined_at(name)}" for name in names)]) + "\n"
 
@@ -129,9 +129,9 @@ def defined_at(name: str) -> str:
     return f"{value.__module__}.{value.__qualname__}" if inspect.isclass(value) or inspect.isfunction(value) else name
 
 
-def _speaks(room: str) -> bool:
-    """Whether a page begins with what the room's docstring says: where the room's own names are shown."""
-    return room in MODULES and hasattr(import_module(f"{PACKAGE}.{MODULES[room]}"), "__all__")
+def _speaks(owner: str) -> bool:
+    """Whether a page begins with what the owner's docstring says: where the owner's own names are shown."""
+    return owner in MODULES and hasattr(import_module(f"{PACKAGE}.{MODULES[owner]}"), "__all__")
 
 
 def _introduction(text: str) -> str:

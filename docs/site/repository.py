@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 TAKEN = {
     "tl_ffblock/README.md": "architecture/index.md",
-    "tl_ffblock/layer/fast/README.md": "architecture/fast_road.md",
+    "tl_ffblock/layer/fast/README.md": "architecture/optimised_implementation.md",
     "CONTRIBUTING.md": "architecture/contributing.md",
     "CHANGELOG.md": "architecture/changelog.md",
 }

@@ -82,7 +82,7 @@ def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_all_dimensions_give_the_change_of_the_maps(family: str, loaded: Callable[[str], Any]) -> None:
-    """The slow road of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
+    """The reference implementation of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
     model = identify(loaded(family))
     study = Outliers(CONFIG, ModelFacts.of(model), OutliersOptions())
     (observation,) = observe(model, [tokenised(IDS)], ())

@@ -17,8 +17,8 @@ from tests.tolerances import (
     COMPLETE_FLOAT32,
     COMPLETE_FLOAT64,
     HALF,
-    ROADS_FLOAT32,
-    ROADS_FLOAT64,
+    OPTIMISED_FLOAT32,
+    OPTIMISED_FLOAT64,
 )
 from tl_ffblock.bridge.hugging_face import TOLERANCE
 from tl_ffblock.bridge.model import identify
@@ -82,7 +82,7 @@ def test_parts_sum_to_the_models_own_tensors(any_case: Case, dtype: torch.dtype,
             assert (miss < within * whole.norm(dim=-1)).all()
             assert not part.remainder(scope).any() and not maps.remainder[scope].any()
             largest = parts.norm(dim=-1).amax(dim=-1, keepdim=True)
-            tolerance = ROADS_FLOAT32 if dtype == SINGLE else ROADS_FLOAT64
+            tolerance = OPTIMISED_FLOAT32 if dtype == SINGLE else OPTIMISED_FLOAT64
             for found, vectors in ((maps[scope, layer], parts), (maps.heads[scope, layer], heads)):
                 assert ((found - vectors.norm(dim=-1)).abs() / largest).max() < tolerance
             assert ((heads.sum(0) - parts).norm(dim=-1) / largest).max() < 100 * tolerance

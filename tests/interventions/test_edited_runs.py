@@ -59,7 +59,7 @@ def places_inside(model: Any, case: Case) -> list[str]:
 
 
 def check_bookkeeping(found: Any, maps: Any) -> None:
-    """Parts + bias + remainder is the model's tensor at every scope; the fast road's tables are the vectors' norms."""
+    """Parts + bias + remainder is the model's tensor at every scope; the optimised tables are the vectors' norms."""
     heads = bool(maps.heads.keys())
     for scope in found.scopes:
         total = found.parts(scope).sum(1) + found.bias(scope) + found.remainder(scope)

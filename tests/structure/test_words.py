@@ -20,7 +20,7 @@ RETIRED = {
     r"summands?": "term",
     r"witness(es)?": "fingerprint",
     r"in silence": "without a warning",
-    r"(slow|fast) road": "the reference or the optimised implementation",
+    r"(slow|fast) roads?": "the reference or the optimised implementation",
     r"(the|one) door|rooms": "package, module, layer",
     r"dials?": "gate of ones",
     r"walks?|walked|walking": "propagate, vjp",

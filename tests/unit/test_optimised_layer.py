@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, ROADS_FLOAT32, ROADS_FLOAT64
+from tests.tolerances import ALGEBRA, CANCELLATION, CAPTUM, OPTIMISED_FLOAT32, OPTIMISED_FLOAT64
 from tl_ffblock.layer.fast.buffers import ON_CPU, Buffers, HeadProducts, ProductKey, stacks
 from tl_ffblock.layer.fast.vector_norms import contribution_norms, norms_of_stack, norms_of_vectors
 from tl_ffblock.layer.linear import decompose_record
@@ -24,7 +24,7 @@ LAYERS = {
     "unknown activation": dict(order="pre_ln", activation=nn.functional.softplus),
     "unknown gate": dict(order="pre_ln", gated=True, activation=torch.tanh),
 }
-ROADS = {torch.float32: ROADS_FLOAT32, torch.float64: ROADS_FLOAT64}
+OPTIMISED = {torch.float32: OPTIMISED_FLOAT32, torch.float64: OPTIMISED_FLOAT64}
 
 
 @pytest.fixture(params=LAYERS, ids=str)
@@ -46,7 +46,7 @@ def test_every_scope_is_complete(make_record: Callable[..., Any], layer: dict, v
         assert (found.remainder(scope) == 0).all()
 
 
-@pytest.mark.parametrize("dtype", ROADS, ids=str)
+@pytest.mark.parametrize("dtype", OPTIMISED, ids=str)
 @pytest.mark.parametrize("n", [1, 5, 21], ids=["one row", "vectors", "Gram matrices"])
 def test_both_implementations_give_the_same_norms(
     make_record: Callable[..., Any], layer: dict, n: int, dtype: torch.dtype
@@ -56,9 +56,9 @@ def test_both_implementations_give_the_same_norms(
     scopes = tuple(record.whole)
     fast, slow = (norms(record, settings, scopes) for norms in (contribution_norms, norms_of_vectors))
     for scope in scopes:
-        _same_rows(fast.values[scope], slow.values[scope], ROADS[dtype])
+        _same_rows(fast.values[scope], slow.values[scope], OPTIMISED[dtype])
         for name in ("bias", "remainder"):
-            _same_rows(getattr(fast, name)[scope][:, None], getattr(slow, name)[scope][:, None], ROADS[dtype])
+            _same_rows(getattr(fast, name)[scope][:, None], getattr(slow, name)[scope][:, None], OPTIMISED[dtype])
         assert fast.completeness[scope].max() < 1e-5
 
 
@@ -144,8 +144,8 @@ def test_sequences_together_are_sequences_alone(
         for index, number in enumerate(stack.numbers):
             alone = contribution_norms(records[number], Settings(), scopes)
             for scope in scopes:
-                _same_rows(norms.values[scope][index], alone.values[scope], ROADS_FLOAT64)
-                _same_rows(norms.bias[scope][index][:, None], alone.bias[scope][:, None], ROADS_FLOAT64)
+                _same_rows(norms.values[scope][index], alone.values[scope], OPTIMISED_FLOAT64)
+                _same_rows(norms.bias[scope][index][:, None], alone.bias[scope][:, None], OPTIMISED_FLOAT64)
                 completeness = norms.completeness[scope][index]
                 torch.testing.assert_close(completeness, alone.completeness[scope], rtol=1e-4, atol=1e-5)
     assert sorted(numbers) == list(range(len(SIZES)))

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 
+import tl_ffblock as ffb
+from tests import tiny
+from tests.cases import bridge_of
 from tests.page.screen import Builder, Screen, Shower
 from tl_ffblock.results.token_maps import TokenMaps
 
@@ -122,6 +125,24 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     assert screen.page.locator(".bar-line").first.inner_text().startswith("head 0")
     assert show(build(5)).page.locator("#views button").all_inner_texts() == ["Overview", "Maps"]
     assert screen.problems == []
+
+
+def test_experts_of_a_layer_are_shown(show: Shower) -> None:
+    """The card has the cell through each expert, largest first, and their maps can be chosen; scopes before the feed-forward have none."""
+    maps = ffb.contribution_maps(bridge_of("mixtral"), tiny.tokens("mixtral", 6), experts=True)
+    screen = show(maps, layer=1, address="#to=5&from=2&scope=AtbLnFf")
+    screen.page.locator(".bar-line").first.wait_for()
+    assert "Through each expert" in screen.page.locator("#card").inner_text()
+    shown = [line.split("\n") for line in screen.page.locator(".bar-line").all_inner_texts()]
+    through = maps.experts["AtbLnFf", 1][:, 5, 2]
+    order = through.argsort(descending=True, stable=True)[:6]
+    assert [name for name, *_ in shown][:2] == [maps.experts.channels[at] for at in order[:2]]
+    assert [float(line[-1]) for line in shown] == pytest.approx(through[order].tolist(), rel=6e-3)
+    groups = screen.page.locator("#scope optgroup").evaluate_all("all => all.map((one) => one.label)")
+    assert groups[:2] == ["contributions", "AtbLnFf by expert"] and "Atb by expert" not in groups
+    screen.choose(scope="AtbLnFf by expert: expert 1", ref="")
+    assert screen.page.locator("#where-title").inner_text() == "Layers and experts"
+    assert screen.problems == [] and screen.page.get_by_role("tab", name="Heads", exact=True).count() == 0
 
 
 def test_twelve_heads_and_the_residual_have_colours_of_their_own(build: Builder, show: Shower) -> None:

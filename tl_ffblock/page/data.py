@@ -87,7 +87,7 @@ def maps_labels(
     short: str,
     unit: str,
     meaning: str,
-    axis: Literal["scope", "head"] = "scope",
+    axis: Literal["scope", "head", "expert"] = "scope",
     of: str = "",
     signed: bool = False,
     sides: tuple[str, ...] = (),
@@ -104,7 +104,7 @@ def maps_labels(
         unit: The same with its unit.
         meaning: What a cell says, as the end of the sentence "A cell: ...".
         axis: What the channels are.
-        of: Of heads: the scope whose maps they add up to.
+        of: Of heads and experts: the scope whose maps they add up to.
         signed: Whether values can be negative; then there are no shares.
         sides: Of a difference: what it is of.
         cells: What cells are shown as when the page opens: shares of what a row takes from the others, or the values.
@@ -117,7 +117,7 @@ def maps_labels(
 
 @dataclass(frozen=True)
 class MapsBlock:
-    """Maps of tokens by channel and layer: contributions by scope or by head, attention patterns, signed attributions.
+    """Maps of tokens by channel and layer: contributions by scope, head or expert, attention patterns, signed attributions.
 
     `labels` are as `maps_labels` makes them. Each of `channels` has a name, a label in words, the channel before it, which it is
     compared with, and the component between the two. `columns` are further numbers of each row, by name and channel. Each of

@@ -41,6 +41,7 @@ from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import others_of, shares, shares_of_others, unit_ranks
+from tl_ffblock.results.tables import HeadTable
 from tl_ffblock.results.token_maps import ATTENTION, SHARES, AttentionScores, TokenMaps
 from tl_ffblock.results.tokens import (
     shortened,
@@ -682,31 +683,36 @@ def _run(
     tracks = _step_tracks(steps, *changes) or [size_track({scope: maps[scope] for scope in steps}, cells)]
     blocks: dict[str, PageBlock] = {"contributions": contribution_block(maps, steps, columns, tracks)}
     if not maps.signed:
-        blocks |= _head_blocks(maps, preferred, int(cells.sum()) * len(maps.layers))
+        for axis, tables in (("head", maps.heads), ("expert", maps.experts)):
+            blocks |= _split_blocks(maps, axis, tables, preferred)
     return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
 
 
-def _head_blocks(maps: ContributionMaps, first: Sequence[str], n_sent: int) -> dict[str, MapsBlock]:
-    """Contributions by head, one block per scope, those of `first` before the rest, as many as there is room for.
+def _split_blocks(
+    maps: ContributionMaps, axis: Literal["head", "expert"], split: HeadTable, first: Sequence[str]
+) -> dict[str, MapsBlock]:
+    """Contributions by head or by expert, one block per scope, those of `first` before the rest, as many as there is room for.
+
+    Scopes before the feed-forward, of which nothing goes through an expert, have none.
 
     Args:
-        maps: With heads, or without.
+        maps: Of which they are.
+        axis: Whether by head or by expert.
+        split: The maps by head or by expert; empty where they were not asked for.
         first: Scopes that the page opens with.
-        n_sent: Cells of one map that are sent, times layers.
     """
-    heads, coarse = maps.heads, len(maps.tokens) > FINE_TOKENS
-    size = n_sent * len(heads.channels) * (1 if coarse else 2)
+    coarse = len(maps.tokens) > FINE_TOKENS
+    size = int(maps.reachable().sum()) * len(maps.layers) * len(split.channels) * (1 if coarse else 2)
     room = max(1, HEADS_BYTES // max(size, 1))
-    order = [*(scope for scope in first if scope in heads), *(scope for scope in heads if scope not in first)]
+    there = [scope for scope in split if bool(split[scope][:, :-1].count_nonzero())]
+    order = [*(scope for scope in first if scope in there), *(scope for scope in there if scope not in first)]
     blocks: dict[str, MapsBlock] = {}
     for scope in order[:room]:
-        values = {name: heads[scope][:, number] for number, name in enumerate(heads.channels)}
-        meaning = f"{CONTRIBUTES} through this head"
-        blocks[f"{scope} by head"] = MapsBlock(
-            labels=maps_labels(
-                title=f"{scope} by head", short="norm", unit=NORM, meaning=meaning, axis="head", of=scope, exact=True
-            ),
-            channels=tuple(channel(name) for name in heads.channels),
+        values = {name: split[scope][:, number] for number, name in enumerate(split.channels)}
+        meaning, title = f"{CONTRIBUTES} through this {axis}", f"{scope} by {axis}"
+        blocks[title] = MapsBlock(
+            labels=maps_labels(title=title, short="norm", unit=NORM, meaning=meaning, axis=axis, of=scope, exact=True),
+            channels=tuple(channel(name) for name in split.channels),
             values=values,
             tracks=(others_track(values, maps.queries),),
             coarse=coarse,

@@ -29,7 +29,7 @@ function cellCard(scene) {
     element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), `${whichOf(scene, column)} → `, element("bdi", { textContent: labels[axes.own[row]] }), whichOf(scene, axes.own[row])]),
     element("p", { className: "note", textContent: [pairPlaces(data, axes.columns[column].position, axes.rows[row].position), layerWords(scene)].filter(Boolean).join(", ") }),
     reachable && scene.headsBlock ? "" : reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model looks at earlier tokens only." }),
-    ...headBars(scene),
+    ...splitBars(scene, "head"), ...splitBars(scene, "expert"),
     ...scene.strips.length && data.queries.length && !scene.headsBlock ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],
   ]);
 }
@@ -40,25 +40,25 @@ function stripTable(scene) {
     (map.columns[name] ? shownOf(map, map.columns[name][scene.row], name === "own") : "–")))));
 }
 
-/** Keys of the maps by head of the scope that is shown; none where the page does not hold them. */
-export function headKeys(scene) {
+/** Keys of the maps by head, or by expert, of the scope that is shown; none where the page does not hold them. */
+export function splitKeys(scene, axis) {
   const { data, selection } = scene;
   const scope = data.channels.get(selection.scope).name;
-  const named = blocksOf(data, "head").find(([, block]) => block.of === scope);
+  const named = blocksOf(data, axis).find(([, block]) => block.of === scope);
   return named && !selection.words ? named[1].channels.map((channel) => channelKey(data, named[0], channel.name)) : [];
 }
 
-/** The cell through each head, where the page holds heads of the scope and they are unpacked. */
-function headBars(scene) {
+/** The cell through each head, or through each expert, where the page holds these of the scope and they are unpacked. */
+function splitBars(scene, axis) {
   const { data, selection, axes, row, column, palette } = scene;
-  const keys = headKeys(scene);
+  const keys = splitKeys(scene, axis);
   if (!keys.length || !keys.every((key) => data.loaded(selection.run, key))) return [];
   const index = row * axes.nColumns + column;
   const sizes = keys.map((key) => ({ label: data.channels.get(key).name, value: data.matrix(selection.run, key, selection.layer)[index] || 0 }));
   const most = largest(sizes.map(({ value }) => value));
   sizes.sort((a, b) => b.value - a.value);
   return [
-    element("p", { className: "note", textContent: `Through each head (norms; they do not add up), ${data.channels.get(selection.scope).name}:` }),
+    element("p", { className: "note", textContent: `Through each ${axis} (norms; they do not add up), ${data.channels.get(selection.scope).name}:` }),
     element("div", { className: "bars" }, sizes.slice(0, 6).map(({ label, value }) => element("div", { className: "bar-line" }, [element("span", { textContent: label }), sizeBar(value / (most || 1), palette.contribution), element("span", { textContent: formatNumber(value) })]))),
   ];
 }

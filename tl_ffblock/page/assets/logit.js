@@ -153,7 +153,7 @@ export function takenWords(scene, banded = true) {
   const { shares } = shownMap(scene);
   const lengths = !block.signed && ["norm", "share"].includes(block.short);
   const amount = lengths ? LENGTHS[shares] : VALUES[shares] || block.unit;
-  const through = block.axis === "head" ? ` through ${data.channels.get(selection.scope).name}` : "";
+  const through = block.axis !== "scope" ? ` through ${data.channels.get(selection.scope).name}` : "";
   const whose = selection.read === "row" ? `${token} takes from each token` : `each token takes from ${token}`;
   const compared = scene.maps.length === 3;
   const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”, the underline`;

@@ -1,7 +1,7 @@
 /* The workbench: one set of data, one selection, every view drawn from both. */
 
 import { graphCard, graphFacts, graphFigure, graphFields, graphFind, graphLens, graphLook, graphTable, graphWords, hasGraph } from "./graph_lens.js";
-import { drawCard, headKeys } from "./card.js";
+import { drawCard, splitKeys } from "./card.js";
 import { offerCircuitsVis } from "./circuitsvis_view.js";
 import { paletteOf } from "./colours.js";
 import { connectControls, connectKeys, fillControls, fillHelp, markControls } from "./controls.js";
@@ -129,10 +129,10 @@ async function ready(data, selection) {
   await Promise.all([...keys.map(([run, key]) => data.load(run, key)), ...tables.map(data.open)]);
 }
 
-/** Unpacks the heads of the scope that is shown, for the card; whether that was still to do and there are any. */
-async function loadHeads(scene) {
+/** Unpacks the heads and experts of the scope that is shown, for the card; whether that was still to do and there are any. */
+async function loadSplit(scene) {
   const { data, selection } = scene;
-  const keys = headKeys(scene).filter((key) => !data.loaded(selection.run, key));
+  const keys = ["head", "expert"].flatMap((axis) => splitKeys(scene, axis)).filter((key) => !data.loaded(selection.run, key));
   for (const key of keys) await data.load(selection.run, key);
   return keys.length > 0;
 }
@@ -276,12 +276,13 @@ function drawBesides(scene) {
   const { places, go, rail, lying } = workbench;
   const blockName = scene.headsBlock || data.channels.get(selection.scope).blockName;
   places.rail(scene, blockName + lying + madeFrom(scene, WHERE_FIELDS, rail), () => whereView(scene, go, rail, lying));
-  writeText(byId("where-title"), scene.headsBlock || data.block(selection.scope).axis === "head" ? "Layers and heads" : "Layers and steps");
+  const { axis } = data.block(selection.scope);
+  writeText(byId("where-title"), `Layers and ${scene.headsBlock ? "heads" : axis === "scope" ? "steps" : `${axis}s`}`);
   writeText(byId("where-way"), wayOfChanges(scene));
   writeText(byId("where-note"), whereNote(scene));
   drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
-  loadHeads(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
+  loadSplit(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
 }
 
 /** Draws the selection once it is unpacked; several changes by one event are drawn once. */

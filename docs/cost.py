@@ -378,7 +378,7 @@ def estimates() -> str:
 ASKS = {
     "attribution_patching, gradient": 'what changes when the head is patched? An estimate with `rules="gradient"` (the plain gradient)',
     "attribution_patching, patching": 'the same question, with `rules="patching"` (the default: fixed norm scales, '
-    "Integrated Gradients for activations)",
+    "Integrated Gradients instead of the derivative of an activation function)",
     "attribute": "how much of the logit passes through the head, directly or by way of later layers?",
     "direct_logit_attribution": "how much of the logit does the head write directly?",
     "contribution_maps": "how long are the vectors that the head adds at the last position, without those of the first token?",

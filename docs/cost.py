@@ -377,7 +377,7 @@ def estimates() -> str:
 
 ASKS = {
     "attribution_patching, gradient": 'what changes when the head is patched? An estimate with `rules="gradient"` (the plain gradient)',
-    "attribution_patching, patching": 'the same question, with `rules="patching"` (the default: fixed norm scales, '
+    "attribution_patching, patching": 'the same question, with `rules="patching"` (the default of this call: norm scales fixed, '
     "Integrated Gradients instead of the derivative of an activation function)",
     "attribute": "how much of the logit passes through the head, directly or by way of later layers?",
     "direct_logit_attribution": "how much of the logit does the head write directly?",
@@ -402,7 +402,7 @@ def heads() -> str:
     said = (
         f"Each of the {stored['kinds']['head']['n']} heads of {stored['model']} was patched: its output for the prompt above was "
         f'replaced by its output for "{stored["corrupted"]}". The table gives the correlation, over heads, between the '
-        "values of each call and the measured fall of the logit difference."
+        "values of each call and the measured fall of the logit difference (estimates with the sign of a fall, too)."
     )
     return f"{said}\n\n{table(('call', 'question', 'Pearson', 'Spearman'), rows)}"
 

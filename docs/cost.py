@@ -402,7 +402,8 @@ def heads() -> str:
     said = (
         f"Each of the {stored['kinds']['head']['n']} heads of {stored['model']} was patched: its output for the prompt above was "
         f'replaced by its output for "{stored["corrupted"]}". The table gives the correlation, over heads, between the '
-        "values of each call and the measured fall of the logit difference (estimates with the sign of a fall, too)."
+        "values of each call and the measured fall of the logit difference. A fall counts as positive, also in the estimates of "
+        "`attribution_patching`, whose sign is reversed for this."
     )
     return f"{said}\n\n{table(('call', 'question', 'Pearson', 'Spearman'), rows)}"
 

@@ -17,7 +17,7 @@ SAMPLE = [
     *("tests/integration/test_laws.py", "tests/integration/test_golden.py", "tests/integration/test_results.py"),
     *("tests/unit/test_maps.py", "tests/unit/test_intervals.py", "tests/unit/test_activations.py", "tests/attribution"),
 ]
-TOOLS = ["beartype", "hypothesis", "mpmath", "networkx", "psutil", "pytest", "scikit-learn", "anywidget", "matplotlib"]
+TOOLS = ["beartype", "hypothesis", "mpmath", "networkx", "pytest", "scikit-learn", "anywidget", "matplotlib"]
 """What tests need besides; in any version."""
 
 

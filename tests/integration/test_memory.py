@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -121,7 +122,7 @@ def test_what_grows_and_what_does_not() -> None:
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs, with the sentence of the estimate and what to do; experts are not estimated."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 8)
-    monkeypatch.setattr(memory, "available", lambda model: 1000.0)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(available=1000))
     calls = {"queries=": lambda m: ffb.contribution_maps(m, tokens), r"of=\(\)": lambda m: ffb.attribute(m, tokens, 5)}
     for instead, call in calls.items():
         with pytest.raises(

@@ -123,7 +123,7 @@ def prepare(
 
     Args:
         model: What will run.
-        given: Text, texts, or token ids.
+        given: Text, texts, or token ids, as `read_input` gives them.
         attention_mask: Where a token tensor is not padding.
         token_type_ids: Segments of a token tensor.
         together: Whether texts of a list may share a forward pass; else each is a batch of its own, in order.
@@ -132,7 +132,6 @@ def prepare(
     Raises:
         InputError: for empty, too long or malformed input.
     """
-    given, attention_mask, token_type_ids = read_input(model, given, attention_mask, token_type_ids)
     if _is_ids(given):
         given = torch.tensor([int(token) for token in given])
     if isinstance(given, Tensor):

@@ -12,13 +12,12 @@ process). A call's peak is the largest of its phases; what outlives them is in e
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import pandas as pd
+import psutil
 import torch
 
 from tl_ffblock.bridge.attention import PATTERN_BYTES, ROW_BYTES, by_rows_differs
@@ -304,15 +303,11 @@ def observed_together(model: Model, n_tokens: int, n_scopes: int, most: int, max
 
 
 def available(model: Model) -> float:
-    """Bytes that are free where a model runs; infinite where the system does not say."""
+    """Bytes that are free where a model runs."""
     if model.device.type == "cuda":
         held = torch.cuda.memory_reserved(model.device) - torch.cuda.memory_allocated(model.device)
         return float(torch.cuda.mem_get_info(model.device)[0] + held)
-    with suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024.0 * int(line.split()[1])
-    return math.inf
+    return float(psutil.virtual_memory().available)
 
 
 _CHUNK_PARTS = (8, 64)

@@ -215,7 +215,7 @@ def test_laws_refuse(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
 
     def spoiled(self: Any, layer: Any) -> Any:
         weights = own(self, layer)
-        spoil = weights.attention.w_o if broken == "W_O" else weights.feed_forward_norm.gain
+        spoil = weights.block.attention.w_o if broken == "W_O" else weights.block.ff_norm.gain
         spoil.data = spoil.data * 1.01
         return weights
 

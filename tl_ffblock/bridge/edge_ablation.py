@@ -35,7 +35,7 @@ from tl_ffblock.bridge.linears import matrix
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
-from tl_ffblock.layer.records import AttentionWeights, Norm
+from tl_ffblock.layer.records import Block, Norm
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +63,8 @@ class _Branch:
 class _Weights:
     """Of one layer, in the dtype of the buffer."""
 
-    attention: AttentionWeights
+    block: Block
     keys: QueryKeyWeights
-    attention_norm: Norm | None
-    feed_forward_norm: Norm | None
     branches: tuple[_Branch, ...]
 
 
@@ -306,13 +304,11 @@ class EdgeAblation:
 
     def _weights(self, layer: BoundLayer) -> _Weights:
         block, heads = layer.read(self.model.working_dtype), self.heads_of(layer.number)
-        attention = block.attention
-        branches = [_Branch(heads, attention.b_o, block.attn_out_norm)]
+        branches = [_Branch(heads, block.attention.b_o, block.attn_out_norm)]
         if self.fed:
             last = slice(heads.stop, heads.stop + 1)
-            branches.append(_Branch(last, torch.zeros_like(attention.b_o), block.ff_out_norm))
-        keys = layer.query_keys(self.model.working_dtype)
-        return _Weights(attention, keys, block.attn_norm, block.ff_norm, tuple(branches))
+            branches.append(_Branch(last, torch.zeros_like(block.attention.b_o), block.ff_out_norm))
+        return _Weights(block, layer.query_keys(self.model.working_dtype), tuple(branches))
 
     def _run(self, tokens: Int[Tensor, " pos"], batch: "_Batch") -> Float[Tensor, "run pos d_vocab"]:
         return logits_under(self.model, tokens.expand(len(batch.kept), -1), list(batch.hooks()))
@@ -366,7 +362,7 @@ class _Batch:
         self._send(slice(0, 1), x[:, None])
 
     def _heads(self, layer: int, z: Tensor, hook: object = None) -> None:
-        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].attention.w_o
+        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].block.attention.w_o
         if self.used[self._rows(heads)]:
             by_head = z.to(w_o).reshape(*z.shape[:2], len(w_o), -1)
             self._send(heads, einsum(by_head, w_o, "run pos head e, head e d -> run head pos d"))
@@ -389,18 +385,18 @@ class _Batch:
 
     def _attention(self, layer: int, name: str, active: list[int], made: Tensor, hook: object = None) -> Tensor:
         weights, of_layer = self.edges.weights[layer], self.edges.inputs_of(layer)[name]
-        keys, attention, n_heads = weights.keys, weights.attention, of_layer.stop - of_layer.start
+        keys, attention, n_heads = weights.keys, weights.block.attention, of_layer.stop - of_layer.start
         own = {"q": (keys.w_q, keys.b_q), "k": (keys.w_k, keys.b_k), "v": (attention.w_v, attention.b_v)}
         heads = [receiver - of_layer.start for receiver in active]
         weight, bias = (each[:: len(each) // n_heads][heads] for each in own[name])  # one of those that heads share
-        x = self._inputs(active, self.edges.seen(layer, name), weights.attention_norm)
+        x = self._inputs(active, self.edges.seen(layer, name), weights.block.attn_norm)
         vectors = einsum(x, weight, "run head pos d, head d e -> run pos head e") + bias
         changed = made.clone(memory_format=torch.contiguous_format)
         changed.view(*made.shape[:2], n_heads, -1)[:, :, heads] = vectors.to(made)
         return changed
 
     def _feed_forward(self, layer: int, x: Tensor, hook: object = None) -> Tensor:
-        norm, receiver = self.edges.weights[layer].feed_forward_norm, self.edges.inputs_of(layer)["mlp"].start
+        norm, receiver = self.edges.weights[layer].block.ff_norm, self.edges.inputs_of(layer)["mlp"].start
         return self._inputs([receiver], self.edges.seen(layer, "mlp"), norm).reshape(x.shape).to(x)
 
     def _target(self, x: Tensor, hook: object = None) -> Tensor:
@@ -452,7 +448,7 @@ class _Receivers(_Batch):
         """The embeddings that are read are the clean run's."""
 
     def _heads(self, layer: int, z: Tensor, hook: object = None) -> None:
-        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].attention.w_o
+        heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].block.attention.w_o
         by_head = z.to(w_o).reshape(*z.shape[:2], len(w_o), -1)
         if not self.derivatives:
             self.written[heads.start] = einsum(by_head, w_o, "run pos head e, head e d -> run head pos d")

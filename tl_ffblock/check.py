@@ -38,7 +38,7 @@ from tl_ffblock.signatures import strict
 
 __all__ = ["Finding", "ModelCheck", "check_model"]
 
-Kind: TypeAlias = Literal["identity", "completeness"]
+FindingKind: TypeAlias = Literal["identity", "completeness"]
 
 
 @strict
@@ -46,7 +46,7 @@ Kind: TypeAlias = Literal["identity", "completeness"]
 class Finding(Values):
     """One equation in one layer."""
 
-    kind: Kind
+    kind: FindingKind
     name: str
     """The identity, or the scope whose parts were summed."""
     layer: int
@@ -90,7 +90,7 @@ class ModelCheck(Result):
 
     def worst(self) -> tuple[Finding, ...]:
         """The worst layer of every identity and scope, in the order of the layer's program."""
-        by_name: dict[tuple[Kind, str], Finding] = {}
+        by_name: dict[tuple[FindingKind, str], Finding] = {}
         for finding in self.findings:
             known = by_name.get((finding.kind, finding.name))
             if known is None or not finding.error <= known.error:

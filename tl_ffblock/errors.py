@@ -3,9 +3,12 @@
 import difflib
 import inspect
 import re
+import sys
 import traceback
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Any
 
 __all__ = [
     "CallError",
@@ -96,6 +99,24 @@ def warn(said: str, category: type[Warning]) -> None:
     frames = enumerate(traceback.walk_stack(inspect.currentframe()), start=1)
     ours = [depth for depth, (frame, _) in frames if frame.f_globals.get("__name__", "").split(".")[0] == __package__]
     warnings.warn(said, category, stacklevel=ours[-1] + 1)
+
+
+def former_names(module: str, former: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__`: names that changed still work and warn; any other is an AttributeError.
+
+    Args:
+        module: Its name.
+        former: By former name the full name of today.
+    """
+
+    def attribute(name: str) -> Any:
+        if name not in former:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+        warn(f"{module}.{name} is {former[name]} now", DeprecationWarning)
+        home, _, now = former[name].rpartition(".")
+        return getattr(import_module(home), now)
+
+    return attribute
 
 
 def out_of_memory(error: BaseException) -> bool:

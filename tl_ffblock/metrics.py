@@ -47,7 +47,7 @@ Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 """A token as text or id, or several that count as one answer."""
 Given: TypeAlias = str | SupportsIndex | Sequence[Answer] | Int[Tensor, " batch"]
 """An answer for all prompts, or a list with one entry per prompt."""
-Reading: TypeAlias = Callable[[Float[Tensor, "*run d_vocab"], list[int]], Float[Tensor, "*run"]]
+RowReader: TypeAlias = Callable[[Float[Tensor, "*run d_vocab"], list[int]], Float[Tensor, "*run"]]
 """Reads an answer's number off logits of one position."""
 
 
@@ -245,7 +245,7 @@ class Answers:
             )
         return Answers((self.prompts[number],), shared=True)
 
-    def read(self, reading: Reading, rows: Float[Tensor, "batch d_vocab"]) -> Float[Tensor, " batch"]:
+    def read(self, reading: RowReader, rows: Float[Tensor, "batch d_vocab"]) -> Float[Tensor, " batch"]:
         """A reading of every row: of its own answer, or of the one that all share.
 
         Raises:
@@ -277,7 +277,7 @@ class Answers:
 class AnswerMetric(Metric):
     """What one position says of an answer, less what it says of another."""
 
-    reading: Reading
+    reading: RowReader
     """What is read of an answer's tokens."""
     answers: Answers
     minus: Answers | None = None

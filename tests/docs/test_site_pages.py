@@ -1,5 +1,7 @@
 """What the documentation site is made of, without building it."""
 
+from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,18 @@ def test_the_reference_documents_what_the_package_exports() -> None:
         assert last in __import__(module, fromlist=["__all__"]).__all__
 
 
+def test_a_name_of_a_type_has_one_meaning() -> None:
+    """No two types that signatures print, or that the package exports, share a name: a signature says which is meant."""
+    meanings = defaultdict(set)
+    for full in (*reference.type_names(), *(name for names in reference.public_names().values() for name in names)):
+        home, _, name = full.rpartition(".")
+        if not name.isupper():
+            meanings[name].add(id(getattr(import_module(home), name)))
+    assert [name for name, meant in meanings.items() if len(meant) > 1] == []
+
+
 def test_a_page_of_the_reference_begins_with_its_functions() -> None:
-    """They are shown one by one, after what the room is about."""
+    """They are shown one by one, after what the page is about."""
     page = reference.pages()["reference/metrics.md"]
     assert page.startswith("# Metrics\n")
     assert page.index("::: tl_ffblock.metrics.logit\n") < page.index("::: tl_ffblock.metrics.Metric\n")

@@ -27,7 +27,7 @@ def loss_of(model: Any, hooks: Any = ()) -> float:
 
 @pytest.mark.parametrize("hooked", [False, True], ids=["plain", "under a hook"])
 @pytest.mark.parametrize("replacement", ["zero", "mean"])
-def test_ablation_is_a_run_with_the_head_replaced(model: Any, replacement: heads.Replacement, hooked: bool) -> None:
+def test_ablation_is_a_run_with_the_head_replaced(model: Any, replacement: heads.HeadReplacement, hooked: bool) -> None:
     """Head by head with a hook of TransformerLens at z; the mean is that of what a user's own hook there leaves."""
     n_heads = model.cfg.n_heads
     try:

@@ -72,11 +72,13 @@ def test_a_former_name_warns_and_is_the_same(former: str, now: str) -> None:
 
 
 def test_a_former_name_of_a_function_warns() -> None:
-    """Annotation sheets, which are of a study; neurons are ablated."""
+    """Annotation sheets, which are of a study; neurons are ablated; types that share no name with another."""
     with pytest.warns(DeprecationWarning, match="geva.annotation"):
         assert ffb.memories.read_annotations is import_module("tl_ffblock.experiments.geva.annotation").read_annotations
     with pytest.warns(DeprecationWarning, match="memories.ablate_neurons now"):
         assert ffb.memories.knock_out is ffb.memories.ablate_neurons
+    with pytest.warns(DeprecationWarning, match="heads.Direction is tl_ffblock.heads.ArcDirection now"):
+        assert ffb.heads.Direction is ffb.heads.ArcDirection
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

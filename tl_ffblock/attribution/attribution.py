@@ -31,8 +31,9 @@ Table: TypeAlias = Literal["summands", "heads", "mlps", "neurons", "edges"]
 """Tables of an attribution."""
 TermRow: TypeAlias = tuple[str, int, int, str, float]
 """Kind, layer, position, name and value of a term; -1 where it has no layer or no position."""
-Reading: TypeAlias = Literal["residual", "heads", "edges"]
-_COLUMNS: dict[Reading, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
+MapsOf: TypeAlias = Literal["residual", "heads", "edges"]
+"""What there are token maps of."""
+_COLUMNS: dict[MapsOf, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
 """What a column of token maps is."""
 _ARITHMETIC = Arithmetic(
     same=("rules", "n_layers", "part_names", "edit_layers"),
@@ -212,7 +213,7 @@ class Attribution(Result):
             raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
         return ScopeTable(held, tuple(range(self.n_layers)))
 
-    def token_maps(self, of: Reading = "residual") -> TokenMaps:
+    def token_maps(self, of: MapsOf = "residual") -> TokenMaps:
         """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.
 
         "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,

@@ -31,7 +31,8 @@ from tl_ffblock.signatures import spelled_out, strict, whole
 
 TextOrIds: TypeAlias = str | Ids | Integer[Tensor, " _"]
 """A text, or token ids [pos]."""
-Reading: TypeAlias = Literal["logit", "log probability"]
+TargetOfTokens: TypeAlias = Literal["logit", "log probability"]
+"""What is attributed of each token of the continuation."""
 AT_ONCE = 16
 """Backward passes that run at once."""
 
@@ -49,7 +50,7 @@ class ContinuationAttribution(Result):
     """All tokens, the prompt's first."""
     n_prompt: int
     """How many of them are the prompt's."""
-    reading: Reading
+    reading: TargetOfTokens
     """What was attributed of each token: its logit or its log-probability, at the position before it."""
     rules: str
     values: Float[Tensor, " target"]
@@ -159,7 +160,7 @@ def attribute_continuation(
     continuation: TextOrIds | Sequence[TextOrIds] | None = None,
     *,
     generate: SupportsIndex | None = None,
-    reading: Reading = "logit",
+    reading: TargetOfTokens = "logit",
     rules: RuleName | Rules = "path",
     **options: Unpack[ForwardOptions],
 ) -> ContinuationAttribution | Results[ContinuationAttribution]:
@@ -231,7 +232,7 @@ def _with_continuation(run: Run, given: Any, generate: SupportsIndex | None) -> 
     return torch.cat([prompt, torch.tensor([whole_number(token, "continuation") for token in tokens])])
 
 
-def _attributed(run: Run, traced: Traced, n_prompt: int, reading: Reading) -> ContinuationAttribution:
+def _attributed(run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens) -> ContinuationAttribution:
     """Each token of the continuation, read at the position before it, some backward passes at a time."""
     rows = torch.split(torch.arange(len(run.sequences[0].tokens) - n_prompt), AT_ONCE)
     pieces = [_rows(run, traced, n_prompt, reading, numbers) for numbers in rows]
@@ -256,7 +257,7 @@ def _attributed(run: Run, traced: Traced, n_prompt: int, reading: Reading) -> Co
 
 
 def _rows(
-    run: Run, traced: Traced, n_prompt: int, reading: Reading, numbers: Int[Tensor, " row"]
+    run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens, numbers: Int[Tensor, " row"]
 ) -> dict[str, Float[Tensor, "row ..."]]:
     """Of some targets the fields that have a row for each, the shares without gaps."""
     logits = traced.logits.detach()

@@ -50,11 +50,11 @@ from tl_ffblock.results.tokens import alignment, joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
-Kind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
+EstimateKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
 """Kinds of tensors of a layer, as the tables name them."""
-USUAL: tuple[Kind, ...] = ("residual", "mlp", "head")
+USUAL: tuple[EstimateKind, ...] = ("residual", "mlp", "head")
 """Those that every call estimates, and neurons."""
-_KEPT: dict[Kind, str] = {
+_KEPT: dict[EstimateKind, str] = {
     "residual": "residual",
     "mlp": "mlp_out",
     "head": "z",
@@ -257,7 +257,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[Kind] | Kind = USUAL,
+    of: Sequence[EstimateKind] | EstimateKind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -274,7 +274,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[Kind] | Kind = USUAL,
+    of: Sequence[EstimateKind] | EstimateKind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -291,7 +291,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[Kind] | Kind = USUAL,
+    of: Sequence[EstimateKind] | EstimateKind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -308,7 +308,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[Kind] | Kind = USUAL,
+    of: Sequence[EstimateKind] | EstimateKind = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -417,7 +417,7 @@ def _refuse_not_exact(edges: AskedEdges, steps: int, options: Mapping[str, Any])
         raise InputError("receivers='exact' with fwd_hooks: receivers are evaluated without hooks of yours. Omit them.")
 
 
-def _read_kinds(of: Sequence[Kind] | Kind, rules: Rules) -> tuple[Kind, ...]:
+def _read_kinds(of: Sequence[EstimateKind] | EstimateKind, rules: Rules) -> tuple[EstimateKind, ...]:
     """What is estimated.
 
     Raises:
@@ -436,7 +436,7 @@ def _read_kinds(of: Sequence[Kind] | Kind, rules: Rules) -> tuple[Kind, ...]:
 def _estimates(
     rules: Rules,
     steps: int,
-    kinds: tuple[Kind, ...],
+    kinds: tuple[EstimateKind, ...],
     maps: bool,
     edges: AskedEdges,
     receivers: Receivers,
@@ -555,7 +555,7 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
         yield _traced(there, traced[0].rules, traced[0].cache.keeps), float(weight)
 
 
-def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
+def _refuse_missing(model: Model, kinds: tuple[EstimateKind, ...]) -> None:
     """Parallel blocks and layers of attention alone have no residual stream between attention and feed-forward."""
     if "residual_mid" in kinds and model.layers[0].adds_attention is None:
         raise InputError(
@@ -565,7 +565,7 @@ def _refuse_missing(model: Model, kinds: tuple[Kind, ...]) -> None:
 
 
 def _products(
-    run: Run, traced: list[Traced], derivatives: Derivatives, kinds: tuple[Kind, ...]
+    run: Run, traced: list[Traced], derivatives: Derivatives, kinds: tuple[EstimateKind, ...]
 ) -> dict[tuple[str, int], Tensor]:
     """Changes of kept tensors times derivatives.
 
@@ -597,7 +597,7 @@ def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> 
             )
 
 
-def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[Kind, ...]) -> dict[str, Any]:
+def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[EstimateKind, ...]) -> dict[str, Any]:
     """Changes times derivatives, of components at positions."""
     n_layers, wide, n_positions = run.model.n_layers, run.settings.dtype, len(run.sequences[0].tokens)
 
@@ -605,7 +605,7 @@ def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[K
         product = products.get((name, layer), torch.zeros(n_positions, 1))
         return product.to(wide).reshape(n_positions, -1)
 
-    def of_kind(kind: Kind, layer: int) -> Float[Tensor, "*head pos"]:
+    def of_kind(kind: EstimateKind, layer: int) -> Float[Tensor, "*head pos"]:
         name = _KEPT[kind]
         if kind in _BY_HEAD:
             return products[name, layer][0].to(wide).sum(dim=-1).T.cpu()

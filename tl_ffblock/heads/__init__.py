@@ -12,8 +12,9 @@ Every function takes `TokenMaps`: attention, value-weighted attention, contribut
 the whole layer, or arrays of one's own with labels. A row is read as a distribution: divided by its sum.
 """
 
+from tl_ffblock.errors import former_names
 from tl_ffblock.heads.decay import DistanceDecay, distance_decay
-from tl_ffblock.heads.effects import Replacement, ablation_effects, attention_gradients
+from tl_ffblock.heads.effects import HeadReplacement, ablation_effects, attention_gradients
 from tl_ffblock.heads.probes import (
     Attachments,
     ProbeKind,
@@ -29,8 +30,8 @@ from tl_ffblock.heads.probes import (
     share_of_hits,
 )
 from tl_ffblock.heads.relations import (
+    ArcDirection,
     Arcs,
-    Direction,
     Mentions,
     RelationHits,
     antecedent_hits,
@@ -70,14 +71,14 @@ __all__ = [
     "THRESHOLDS",
     "Arcs",
     "Attachments",
-    "Direction",
+    "ArcDirection",
     "DistanceDecay",
     "AttentionHeadScores",
     "Mentions",
     "ProbeKind",
     "ProbeSentence",
     "RelationHits",
-    "Replacement",
+    "HeadReplacement",
     "Share",
     "Training",
     "ablation_effects",
@@ -116,3 +117,7 @@ __all__ = [
     "token_groups",
     "word_maps",
 ]
+
+__getattr__ = former_names(
+    __name__, {"Direction": "tl_ffblock.heads.ArcDirection", "Replacement": "tl_ffblock.heads.HeadReplacement"}
+)

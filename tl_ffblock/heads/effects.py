@@ -26,13 +26,13 @@ from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
-Replacement: TypeAlias = Literal["zero", "mean"]
+HeadReplacement: TypeAlias = Literal["zero", "mean"]
 """What stands in a head's place: nothing, or its mean over the prompt's positions."""
 
 
 @strict
 def ablation_effects(
-    model: Any, input: str | Tokens, metric: Target, *, replacement: Replacement = "zero"
+    model: Any, input: str | Tokens, metric: Target, *, replacement: HeadReplacement = "zero"
 ) -> Float[Tensor, "layer head"]:
     """What the target changes by when a head is taken out, for every head: one run per head, those of a layer side by side.
 

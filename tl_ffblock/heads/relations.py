@@ -39,9 +39,9 @@ from tl_ffblock.signatures import strict, whole
 SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
 """What becomes of tokens of no word: each stays as a unit of its own, or they go with their weight, or they go and every
 row is divided by its remaining sum."""
-Direction: TypeAlias = Literal["from dependent", "from head"]
+ArcDirection: TypeAlias = Literal["from dependent", "from head"]
 """Whose row is read: the dependent's, or those of the words that may be its head."""
-DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
+DIRECTIONS: tuple[ArcDirection, ...] = get_args(ArcDirection)
 OFFSETS = tuple(k for k in range(-7, 8) if k)
 """Distances that the baseline tries, in words."""
 ALL = "all"
@@ -153,7 +153,7 @@ class RelationHits(Result):
     """A number for the document that an arc is in."""
     causal: bool
 
-    def reachable(self, direction: Direction) -> Bool[np.ndarray, " arc"]:
+    def reachable(self, direction: ArcDirection) -> Bool[np.ndarray, " arc"]:
         """The arcs that a row can show."""
         return reachable_arcs(self.offset, direction, causal=self.causal)
 
@@ -185,7 +185,9 @@ class RelationHits(Result):
 
 
 @strict
-def reachable_arcs(offset: Int[np.ndarray, " arc"], direction: Direction, *, causal: bool) -> Bool[np.ndarray, " arc"]:
+def reachable_arcs(
+    offset: Int[np.ndarray, " arc"], direction: ArcDirection, *, causal: bool
+) -> Bool[np.ndarray, " arc"]:
     """The arcs that a row can show: all, or in a causal model those whose other end is before the row's word."""
     before = offset < 0 if direction == "from dependent" else offset > 0
     return before | (not causal)
@@ -193,7 +195,7 @@ def reachable_arcs(offset: Int[np.ndarray, " arc"], direction: Direction, *, cau
 
 @strict
 def hits(
-    words: TokenMaps, arcs: Arcs, direction: Direction = "from dependent"
+    words: TokenMaps, arcs: Arcs, direction: ArcDirection = "from dependent"
 ) -> Bool[np.ndarray, "layer channel arc"]:
     """Which arcs each map finds; false for those out of reach.
 

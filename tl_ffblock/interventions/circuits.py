@@ -20,12 +20,11 @@ from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.bridge.runs import Tokens
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.graphs.circuit import Circuit, kept_edges
 from tl_ffblock.graphs.edge_estimates import SENDERS, EdgeGraph
 from tl_ffblock.graphs.graph import GraphCertificate, GraphTarget
-from tl_ffblock.interventions.patched import PromptList, equally_long, pair_labels, refuse_other_run
+from tl_ffblock.interventions.patched import Prompts, equally_long, pair_labels, refuse_other_run
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import significant
@@ -37,7 +36,6 @@ from tl_ffblock.signatures import strict
 Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
 """What receivers of ablated edges read: the corrupted run's output of the sender, zero, or its mean over all positions of all
 corrupted prompts."""
-Prompts: TypeAlias = str | Tokens | PromptList
 _AT_ONCE = 128
 """Edges whose choices are made at a time."""
 

@@ -16,15 +16,16 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import torch
-from jaxtyping import Bool, Float, Int, Integer, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.edited import TOLERANCE, logits_under
 from tl_ffblock.bridge.layers import BEFORE_GAIN, patching_name
 from tl_ffblock.bridge.model import Model, identify, refuse_other_model
-from tl_ffblock.bridge.runs import Hooks, Layers, Run, Texts, Tokens, kept_records, open_run
+from tl_ffblock.bridge.runs import Hooks, Layers, Run, kept_records, open_run
 from tl_ffblock.contributions import certify
 from tl_ffblock.errors import InputError, LayerError, UnsupportedModelError, brief
+from tl_ffblock.interventions.patched import Prompts
 from tl_ffblock.layer.heads import head_numbers, of_heads
 from tl_ffblock.layer.linear import Decomposition, LinearLayer, decompose_record
 from tl_ffblock.layer.positions import Positions, layer_number, one_position, positions, several, spans
@@ -33,8 +34,6 @@ from tl_ffblock.layer.scopes import INPUT, PROGRAMS, Add, Normalise, NormName, s
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict, whole
 
-Prompts: TypeAlias = str | Texts | Tokens | list[Integer[Tensor, " _pos"]]
-"""A text, texts, token ids [pos] or [batch, pos], or a list of token ids [pos] of any lengths."""
 Heads: TypeAlias = Sequence[int] | int | None
 """Attention heads, negative ones from the end; None means everything, the residual included."""
 HookFunction: TypeAlias = Callable[..., Tensor]

@@ -24,6 +24,8 @@ from tl_ffblock.signatures import spelled_out, strict
 
 PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
 """Texts, or token ids of each prompt."""
+Prompts: TypeAlias = str | Tokens | PromptList
+"""A text, token ids [pos] or [batch, pos], or a list of texts or of token ids [pos] of any lengths."""
 PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
 """Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
 

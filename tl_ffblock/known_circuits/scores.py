@@ -37,7 +37,7 @@ from tl_ffblock.result import Result
 from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 from tl_ffblock.signatures import strict
 
-Method: TypeAlias = Callable[[Any, Tensor, Tensor, Metric], Mapping[Any, float]]
+ScoreMethod: TypeAlias = Callable[[Any, Tensor, Tensor, Metric], Mapping[Any, float]]
 """`method(model, clean, corrupted, target)`: a number for every edge, by names such as ("L0H0", "L1H0.k"), for every node, "L0H0", or
 for every position; prompts are [pos]."""
 MEASURES = ("AUROC", "average precision", "sign", "error", "false edges", "noise")
@@ -119,7 +119,7 @@ def _interval(by_seed: Any) -> tuple[float, float]:
 
 
 @strict
-def score(methods: Mapping[str, Method], known: KnownCircuit, *, of: Of = "edges") -> pd.DataFrame:
+def score(methods: Mapping[str, ScoreMethod], known: KnownCircuit, *, of: Of = "edges") -> pd.DataFrame:
     """Scores of methods and of controls against a known circuit, one row each.
 
     Args:
@@ -152,7 +152,7 @@ def score(methods: Mapping[str, Method], known: KnownCircuit, *, of: Of = "edges
 
 
 def _ask(
-    name: str, method: Method, known: KnownCircuit, pair: Pair, of: Of, model: Any = None
+    name: str, method: ScoreMethod, known: KnownCircuit, pair: Pair, of: Of, model: Any = None
 ) -> Float[np.ndarray, " item"]:
     """A method's numbers in the order of the model's edges or nodes, or of positions."""
     clean, corrupted = torch.tensor(pair.clean), torch.tensor(pair.corrupted)
@@ -221,7 +221,7 @@ def _average_precision(true: Bool[np.ndarray, " edge"], size: Float[np.ndarray, 
 
 def _noise_rate(
     name: str,
-    method: Method,
+    method: ScoreMethod,
     known: KnownCircuit,
     of: Of,
     true: Bool[np.ndarray, " item"],
@@ -264,14 +264,14 @@ def package_method(
     return {edge: weight for edge, weight in found.items() if edge[0] != "remaining"}
 
 
-def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[str, Method]:
+def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[str, ScoreMethod]:
     """The package's methods by name: rules with integration steps, and of edges exact receivers.
 
     Args:
         steps: Numbers of integration steps.
         of: What gets a number.
     """
-    made: dict[str, Method] = {}
+    made: dict[str, ScoreMethod] = {}
     for rules, n_steps in product(("gradient", "patching", "path"), steps):
         name = rules if n_steps == 1 else f"{rules}, {n_steps} steps"
         made[name] = partial(package_method, of=of, rules=rules, steps=n_steps)
@@ -312,7 +312,7 @@ def grid(*, full: bool = False) -> tuple[tuple[str, str, Settings], ...]:
 
 @strict
 def score_grid(
-    methods: Mapping[str, Method],
+    methods: Mapping[str, ScoreMethod],
     cells: Sequence[tuple[str, str, Settings]],
     *,
     of: Of = "edges",
@@ -370,7 +370,7 @@ def score_grid(
 
 
 def _stored(
-    store: Path | None, methods: Mapping[str, Method], of: Of, pairs: int
+    store: Path | None, methods: Mapping[str, ScoreMethod], of: Of, pairs: int
 ) -> tuple[list[pd.DataFrame], set[tuple[str, ...]]]:
     """What a file holds: its rows, and the known circuits they are of."""
     if store is None or not store.exists():

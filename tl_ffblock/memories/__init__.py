@@ -16,10 +16,7 @@ coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) 
 router's weight.
 """
 
-from importlib import import_module
-from typing import Any
-
-from tl_ffblock.errors import warn
+from tl_ffblock.errors import former_names
 from tl_ffblock.memories.card import CardText, CardTrigger, CardValue, MemoryCard, memory_card
 from tl_ffblock.memories.causes import (
     CarriedShares,
@@ -73,19 +70,14 @@ __all__ = [
 ]
 
 
-_FORMER = {
-    "ablate": "tl_ffblock.memories.remove_tokens",
-    "knock_out": "tl_ffblock.memories.ablate_neurons",
-    "knock_out_effects": "tl_ffblock.memories.neuron_ablation_effects",
-    "read_annotations": "tl_ffblock.experiments.geva.annotation.read_annotations",
-    "write_annotation_sheet": "tl_ffblock.experiments.geva.annotation.write_annotation_sheet",
-}
-"""Former names that still work, and what they are now; annotation sheets are of the study of Geva et al."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in _FORMER:
-        home, _, now = _FORMER[name].rpartition(".")
-        warn(f"tl_ffblock.memories.{name} is {_FORMER[name]} now", DeprecationWarning)
-        return getattr(import_module(home), now)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = former_names(
+    __name__,
+    {
+        "ablate": "tl_ffblock.memories.remove_tokens",
+        "knock_out": "tl_ffblock.memories.ablate_neurons",
+        "knock_out_effects": "tl_ffblock.memories.neuron_ablation_effects",
+        "read_annotations": "tl_ffblock.experiments.geva.annotation.read_annotations",
+        "write_annotation_sheet": "tl_ffblock.experiments.geva.annotation.write_annotation_sheet",
+    },
+)
+"""Annotation sheets are of the study of Geva et al."""

@@ -15,7 +15,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.causes import carried, parts_at
-from tl_ffblock.memories.names import MemoryName, Named, named_table, select_memories
+from tl_ffblock.memories.names import MemoryLike, MemoryName, named_table, select_memories
 from tl_ffblock.memories.triggers import Per, Text, Triggers, refuse_one_text, search
 from tl_ffblock.memories.values import agreeing, value_tokens
 from tl_ffblock.result import Result, Values
@@ -167,7 +167,7 @@ class MemoryCard(Result):
 def memory_card(
     model: Any,
     texts: Iterable[Text],
-    memory: Named,
+    memory: MemoryLike,
     *,
     k: int = 10,
     per: Per = "sentence",

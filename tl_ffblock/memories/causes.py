@@ -29,9 +29,9 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.memories.names import (
     Cells,
     Memories,
+    MemoryLike,
     MemoryName,
     MemoryTable,
-    Named,
     named_memories,
     named_table,
     refuse_twice,
@@ -83,7 +83,7 @@ class CoefficientParts(MemoryTable):
         gap = ((terms[:, :-1].sum(dim=1) - self.coefficient).abs() - self.rounding).clamp(min=0)
         return gap / torch.where(largest == 0, 1, largest)
 
-    def of(self, memory: Named) -> Float[Tensor, " key"]:
+    def of(self, memory: MemoryLike) -> Float[Tensor, " key"]:
         """The parts of one memory.
 
         Raises:
@@ -191,7 +191,7 @@ class CarriedShares(MemoryTable):
     """What was attributed, in words."""
     shares: Float[Tensor, "memory pos"]
 
-    def of(self, memory: Named) -> Float[Tensor, " pos"]:
+    def of(self, memory: MemoryLike) -> Float[Tensor, " pos"]:
         """The shares of one memory.
 
         Raises:

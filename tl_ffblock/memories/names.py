@@ -35,7 +35,7 @@ class MemoryName(Values):
     expert: int | None = None
 
     @classmethod
-    def read(cls, name: "Named") -> "MemoryName":
+    def read(cls, name: "MemoryLike") -> "MemoryName":
         """A name as callers write it: text, numbers, or a MemoryName.
 
         Raises:
@@ -57,9 +57,9 @@ class MemoryName(Values):
         return ":".join(map(str, pieces))
 
 
-Named: TypeAlias = str | tuple[SupportsIndex, ...] | MemoryName
+MemoryLike: TypeAlias = str | tuple[SupportsIndex, ...] | MemoryName
 """A memory as callers name it."""
-Memories: TypeAlias = str | MemoryName | Iterable[Named] | None
+Memories: TypeAlias = str | MemoryName | Iterable[MemoryLike] | None
 """A name, or several; None where none is named."""
 
 
@@ -85,7 +85,7 @@ class MemoryTable(Result):
 
     memories: tuple[MemoryName, ...]
 
-    def row_of(self, memory: Named) -> int:
+    def row_of(self, memory: MemoryLike) -> int:
         """The row of a memory.
 
         Raises:
@@ -148,7 +148,7 @@ def named_memories(memories: Memories) -> list[MemoryName]:
     """
     if memories is None or (not isinstance(memories, str | MemoryName) and not isinstance(memories, Iterable)):
         raise InputError(f"memories={brief(memories)}: name the memories, such as '12:305', one or a list.")
-    asked: list[Named] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
+    asked: list[MemoryLike] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
     if not asked:
         raise InputError("no memory is named; expected names such as '12:305'.")
     return [MemoryName.read(name) for name in asked]

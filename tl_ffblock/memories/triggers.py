@@ -22,7 +22,7 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import coefficients
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.memories.names import Cells, Memories, MemoryName, MemoryTable, Named, named_table, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryLike, MemoryName, MemoryTable, named_table, select_memories
 from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
@@ -160,7 +160,7 @@ class Triggers(MemoryTable):
         most = None if ranks is None else whole_number(ranks, "ranks", at_least=1)
         return [(int(row), int(rank)) for row, rank in zip(*np.nonzero(self.sequence[:, :most] >= 0), strict=True)]
 
-    def of(self, memory: Named) -> tuple[Trigger, ...]:
+    def of(self, memory: MemoryLike) -> tuple[Trigger, ...]:
         """The triggers of one memory, fewer than ranks where it fired less often.
 
         Raises:

@@ -25,7 +25,7 @@ from tl_ffblock.bridge.runs import settings_of
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.neurons import neuron_values
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.memories.names import Cells, Memories, MemoryTable, Named, named_table, select_memories
+from tl_ffblock.memories.names import Cells, Memories, MemoryLike, MemoryTable, named_table, select_memories
 from tl_ffblock.memories.triggers import Sign, Triggers
 from tl_ffblock.signatures import strict
 
@@ -61,11 +61,11 @@ class ValueTokens(MemoryTable):
     fingerprint: str = ""
     """Of the weights of the model that they are of; empty where it is not known."""
 
-    def top(self, memory: Named) -> tuple[str, ...]:
+    def top(self, memory: MemoryLike) -> tuple[str, ...]:
         """The tokens that a memory promotes most."""
         return self._labelled(self.top_ids[self.row_of(memory)])
 
-    def bottom(self, memory: Named) -> tuple[str, ...]:
+    def bottom(self, memory: MemoryLike) -> tuple[str, ...]:
         """The tokens that a memory demotes most."""
         return self._labelled(self.bottom_ids[self.row_of(memory)])
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.ranks import Normalise, rank_change, shares
+from tl_ffblock.results.ranks import NormaliseBy, rank_change, shares
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
@@ -51,7 +51,7 @@ def contextualization_change(
 
 @strict
 def amplification(
-    maps: ContributionMaps | TokenMaps, before: str, after: str, *, normalise: Normalise = "column"
+    maps: ContributionMaps | TokenMaps, before: str, after: str, *, normalise: NormaliseBy = "column"
 ) -> Float[Tensor, "layer query key"]:
     """How much each token pair gained between two scopes: the difference of the normalised maps.
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import whole_number
 
-Normalise: TypeAlias = Literal["column", "row"]
+NormaliseBy: TypeAlias = Literal["column", "row"]
 """What sums to 1: all that one source token gives, or all that one position receives."""
 
 
@@ -66,13 +66,15 @@ def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*
     return ranks / np.where(lengths > 0, lengths, np.nan)
 
 
-def shares(maps: Float[Tensor, "*lead query key"], normalise: Normalise = "column") -> Float[Tensor, "*lead query key"]:
+def shares(
+    maps: Float[Tensor, "*lead query key"], normalise: NormaliseBy = "column"
+) -> Float[Tensor, "*lead query key"]:
     """Each map divided by the sums of its columns or rows; a column or row of zeros stays zero.
 
     Raises:
         InputError: if `normalise` is not one of the two.
     """
-    if normalise not in get_args(Normalise):
+    if normalise not in get_args(NormaliseBy):
         raise InputError(f'normalise={normalise!r}: expected "column" or "row".')
     total = maps.sum(dim=-2 if normalise == "column" else -1, keepdim=True)
     return maps / total.where(total != 0, 1)

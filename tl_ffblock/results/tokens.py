@@ -10,7 +10,7 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import one_per_prompt, several, whole_number
 from tl_ffblock.signatures import strict, whole
 
-Named: TypeAlias = str | tuple[str, int] | int
+TokenLike: TypeAlias = str | tuple[str, int] | int
 """A token as text, which occurs once; a token and which of its occurrences, from 0; or a position."""
 
 # Between the two labels of a difference's position: the first's, then the second's that is subtracted.
@@ -50,7 +50,7 @@ def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 @strict
-def find_positions(results: Any, /, **named: Named | Sequence[Named]) -> dict[str, list[int]]:
+def find_positions(results: Any, /, **named: TokenLike | Sequence[TokenLike]) -> dict[str, list[int]]:
     """Positions of named tokens in every prompt: `find_positions(results, IO=[" Mary", " Anna"], S2=(" John", 1), END=-1)`.
 
     What it returns is the `positions` of `ffb.average` and of every other call that aligns prompts by name.
@@ -104,7 +104,7 @@ def texts_of(result: Any) -> tuple[str, ...]:
     return tuple(held)
 
 
-def _position(name: str, given: Named, prompt: tuple[int, Sequence[str]]) -> int:
+def _position(name: str, given: TokenLike, prompt: tuple[int, Sequence[str]]) -> int:
     """The position of a token in a prompt, given with its number."""
     number, tokens = prompt
     if (position := whole(given)) is not None:

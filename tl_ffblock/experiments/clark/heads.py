@@ -68,7 +68,7 @@ from tl_ffblock.heads import (
     share_of_chosen,
     token_groups,
 )
-from tl_ffblock.heads.relations import ALL, DIRECTIONS, OFFSETS, Direction
+from tl_ffblock.heads.relations import ALL, DIRECTIONS, OFFSETS, ArcDirection
 from tl_ffblock.heads.statistics import PERIOD_OR_COMMA, RELATIVE
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.token_maps import TokenMaps
@@ -413,7 +413,7 @@ def _differences_table(questions: Sequence[Mapping[tuple[str, str], Share]]) -> 
     return pd.DataFrame(rows)
 
 
-def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, Direction, Bool[np.ndarray, " arc"]]]:
+def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, ArcDirection, Bool[np.ndarray, " arc"]]]:
     """Every relation from both ends, with the arcs within reach, where there are enough of them."""
     for relation, of_relation in hits.relations.items():
         for direction in DIRECTIONS:

@@ -14,6 +14,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.docs.test_code_blocks import DOCS, run
 from tl_ffblock.bridge.loading import SHIPPED
+from tl_ffblock.signatures import PLURAL
 
 SENTENCES = (
     "Tokyo is the capital of [MASK] .",
@@ -116,7 +117,7 @@ def test_numbers_of_activation_patching_are_as_stated() -> None:
     rows = re.findall(r"^\| (\w+), L(\d+)(?:H(\d+)| at (\d+)) \| (\S+) \| (\S+) \|$", page, re.MULTILINE)
     assert len(rows) == 5
     for kind, layer, head, position, *stated in rows:
-        sweep = ffb.activation_patching(model, clean, corrupted, target, of=kind, layers=int(layer))
+        sweep = ffb.activation_patching(model, clean, corrupted, target, of=PLURAL.get(kind, kind), layers=int(layer))
         ours = float(sweep.values[kind][0, int(head or position)])
         name = {"residual": "resid_pre", "attention": "attn_out", "mlp": "mlp_out", "head": "z"}[kind]
         setter = patching.layer_head_vector_patch_setter if head else patching.layer_pos_patch_setter
@@ -127,7 +128,7 @@ def test_numbers_of_activation_patching_are_as_stated() -> None:
             ) - read.mean(model(tokens[1]))
         for number, said in zip((ours, float(theirs)), stated, strict=True):
             assert f"{number:+.3f}" == said
-    truth = ffb.activation_patching(model, clean, corrupted, target, direction="noising", of="head")
+    truth = ffb.activation_patching(model, clean, corrupted, target, direction="noising", of="heads")
     for rules in ("patching", "gradient"):
         estimates = ffb.attribution_patching(model, clean, corrupted, target, rules=rules)
         assert f'{truth.compare(estimates).correlation.loc["head", "pearson"]:.3f} with `rules="{rules}"`' in page
@@ -190,7 +191,7 @@ def test_numbers_of_circuits_are_as_stated() -> None:
     areas = f"CMD is {curves[0].cmd:.3f} and CPR {curves[0].cpr:.3f}"
     assert ends in page and gives in page and areas in page and f"have a CMD of {curves[1].cmd:.2f}" in page
     measured = ffb.edge_patching(model, *pair, target, ffb.Circuit.topn(edges, 100))
-    assert f"is {measured.correlation(edges):.2f} over them" in page
+    assert f"the 100 largest edges Pearson's correlation of estimates with measured effects is {measured.correlation(edges):.2f}." in page
 
 
 @pytest.mark.slow

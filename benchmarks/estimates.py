@@ -96,7 +96,7 @@ def of_heads(model: Any, true: Tensor) -> dict[str, Any]:
         ),
     }
     for rules in ("gradient", "patching"):
-        estimates = ffb.attribution_patching(model, CLEAN, CORRUPTED, target, rules=rules, of="head")
+        estimates = ffb.attribution_patching(model, CLEAN, CORRUPTED, target, rules=rules, of="heads")
         numbers[f"attribution_patching, {rules}"] = -estimates["head"].sum(dim=-1)
     table = pandas.DataFrame({name: number.detach().flatten().double().numpy() for name, number in numbers.items()})
     table["patching"] = -true.flatten().double().numpy()

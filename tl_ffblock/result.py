@@ -22,9 +22,9 @@ import torch
 from jaxtyping import AbstractArray, Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError, brief
+from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief, did_you_mean
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
-from tl_ffblock.signatures import refuse_options, strict
+from tl_ffblock.signatures import PLURAL, refuse_options, strict
 
 VERSION = 2
 """Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
@@ -36,6 +36,7 @@ VIEWS = "tl_ffblock.views"
 """The package in which pages and figures are registered by type; it is imported when something is drawn first."""
 
 One = TypeVar("One", bound="Result")
+Value = TypeVar("Value")
 
 _KNOWN: dict[str, type["Values"]] = {}
 """Classes that files can hold, by name."""
@@ -149,24 +150,27 @@ class Result(Values):
         """
         return views().page_view(self._page("show", options), height)
 
-    def figure(self, **options: Any) -> Any:
+    def figure(self, *, title: str | bool | None = True, caption: str | bool | None = True, **options: Any) -> Any:
         """A Matplotlib figure of the result.
 
         Args:
+            title: Text above the figure; True means its own, None means none.
+            caption: Text below the figure; True means its own, None means none.
             **options: What is drawn, by the kind of result.
 
         Raises:
             InputError: if there is no figure of such a result, or an option does not fit it.
             ModuleNotFoundError: if Matplotlib is not installed.
         """
-        return self._drawn("figure", views().figure_of, options)
+        figure = self._drawn("figure", views().figure_of, options, ("title", "caption"))
+        return views().framed(figure, title, caption)
 
     def _page(self, method: str, options: Mapping[str, Any]) -> Any:
         return self._drawn(method, views().page_of, options)
 
-    def _drawn(self, method: str, view: Any, options: Mapping[str, Any]) -> Any:
-        """What the view of this type makes; options that it does not have are refused in the method's name."""
-        refuse_options(f"{type(self).__name__}.{method}", view.dispatch(type(self)), options)
+    def _drawn(self, method: str, view: Any, options: Mapping[str, Any], more: Sequence[str] = ()) -> Any:
+        """What the view of this type makes; options that neither it nor the method has are refused in the method's name."""
+        refuse_options(f"{type(self).__name__}.{method}", view.dispatch(type(self)), options, more)
         return view(self, **options)
 
 
@@ -319,6 +323,18 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
             for name, column in columns.items()
         }
     )
+
+
+class ByKind(dict[str, Value]):
+    """Values by kind of component, as a row of a table has it ("head"); in the plural, as calls have it, they are the same."""
+
+    def __missing__(self, kind: str) -> Value:
+        row = {many: one for one, many in PLURAL.items()}.get(kind, "")
+        if row not in self:
+            raise ScopeKeyError(
+                f"no {brief(kind)} here: here are {', '.join(self)}. {did_you_mean(kind, self)}".rstrip()
+            )
+        return self[row]
 
 
 _TOKENS = {"position": "token", "query": "query_token", "key": "key_token"}

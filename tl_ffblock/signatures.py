@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, SupportsIndex, TypeAlias, TypeVar, Union, get_args, get_origin
 
-from tl_ffblock.errors import CallError, InputError, brief, did_you_mean
+from tl_ffblock.errors import CallError, InputError, brief, did_you_mean, warn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -229,8 +229,31 @@ _PLAIN: dict[Any, Reader] = {
 """How values of plain annotations are looked at."""
 
 
-def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
+PLURAL = {"head": "heads", "mlp": "mlps"}
+"""Kinds of components as calls name them, by the name that a row of a table and a key of `values` have, where they differ."""
+
+
+def in_plural(kind: Any, name: str) -> Any:
+    """A kind of components as calls name it; the singular still works in calls that took it, and warns.
+
+    Args:
+        kind: As a caller names it.
+        name: The argument's name.
+    """
+    if not isinstance(kind, str) or kind not in PLURAL:
+        return kind
+    warn(f'{name}="{kind}" is {name}="{PLURAL[kind]}" now', DeprecationWarning)
+    return PLURAL[kind]
+
+
+def refuse_value(name: str, given: object, words: tuple[str, ...], other: str = "") -> None:
     """Raise what says that an argument is of another kind than it may be.
+
+    Args:
+        name: The argument.
+        given: Its value.
+        words: What was expected.
+        other: The one argument that such a value fits, where it was given by position.
 
     Raises:
         InputError: naming the argument, the value and what was expected.
@@ -241,6 +264,7 @@ def refuse_value(name: str, given: object, words: tuple[str, ...]) -> None:
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     alone = ", one per call" if isinstance(given, list | tuple) else ""
     meant = did_you_mean(given, [word.strip('"') for word in words if word[0] == '"']) if isinstance(given, str) else ""
+    meant = f"Did you mean `{other}={brief(given)}`?" if other else meant
     raise InputError(f"{shown}: expected {expected}{alone}. {meant}".rstrip())
 
 
@@ -303,7 +327,8 @@ def _checked(
             raise CallError(_in_words(function, signature, args, kwargs, str(error))) from None
         for name, (accepts, words) in readers().items():
             if name in given and not accepts(given[name]):
-                refuse_value(name, given[name], words)
+                fits = [other for other, (fit, _) in readers().items() if other not in given and fit(given[name])]
+                refuse_value(name, given[name], words, fits[0] if name not in kwargs and len(fits) == 1 else "")
         return function(*args, **kwargs)
 
     checked.__signature__ = _shown(signature, owner, options)  # type: ignore[attr-defined]
@@ -330,9 +355,10 @@ def _in_words(
     if unknown := [name for name in kwargs if name not in names]:
         return f"{called} has no argument `{unknown[0]}`. {did_you_mean(unknown[0], names) or listed}"
     if len(given) > len(by_place):
-        expected = f"by position, {', '.join(by_place)}" if by_place else "by position"
+        places = f"{len(by_place)} argument{'s' * (len(by_place) > 1)} by position, {', '.join(by_place)}"
+        expected = places if by_place else "no argument by position" if by_name else "no arguments"
         rest = f" Give by name: {', '.join(f'{name}=' for name in by_name)}." if by_name else ""
-        return f"{called} takes {len(by_place)} argument{'s' * (len(by_place) != 1)} {expected}; {len(given)} were given.{rest}"
+        return f"{called} takes {expected}; {len(given)} {'was' if len(given) == 1 else 'were'} given.{rest}"
     missing = [p.name for p in parameters if p.default is p.empty and p.name in [*by_place[len(given) :], *by_name]]
     if missing := [name for name in missing if name not in kwargs]:
         return f"{called} needs {', '.join(f'`{name}`' for name in missing)}. {listed}"

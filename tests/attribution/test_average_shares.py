@@ -159,6 +159,7 @@ def test_its_table_begins_with_the_largest() -> None:
 def test_one_prompt_has_no_interval() -> None:
     """It says nothing of others; the mean is its own."""
     alone = ffb.average_shares(several()[:1])
+    assert ffb.average_shares(several()[0]) == alone
     torch.testing.assert_close(alone.mean, several()[0].heads.sum(-1))
     assert alone.interval.low.isnan().all()
     assert "nan" not in repr(alone) and "no intervals" in repr(alone)
@@ -189,8 +190,12 @@ REFUSED: dict[str, Refused] = {
         "0 and 1, which differ in quantity: 'logit difference' against 'logit'",
     ),
     "rules": (lambda: ffb.average_shares(beside(DIFFERENCE, rules="gradient")), InputError, "differ in rules"),
-    "nothing": (lambda: ffb.average_shares([]), InputError, "one attribution or more"),
-    "two kinds": (lambda: ffb.average_shares([several()[0], estimates()[0]]), InputError, "one attribution or more"),
+    "nothing": (lambda: ffb.average_shares([]), InputError, "average_shares of an empty list: expected results"),
+    "two kinds": (
+        lambda: ffb.average_shares([several()[0], estimates()[0]]),
+        InputError,
+        "average_shares of Attribution and PatchingEstimates: expected results of one kind",
+    ),
     "biases": (lambda: ffb.average_shares(estimates(), "biases"), InputError, "attributions have biases"),
     "no heads": (
         lambda: ffb.average_shares([ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), DIFFERENCE, of=())]),

@@ -356,8 +356,14 @@ def test_a_result_is_looked_at(name: str, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="has no values to draw"):
             result.figure()
         return
-    (axis, *_) = result.figure(**({"layer": 0, "scope": "Atb"} if name == "ContributionMaps" else {})).axes
+    where = {"layer": 0, "scope": "Atb"} if name == "ContributionMaps" else {}
+    own, bare = result.figure(**where), result.figure(**where, title=None, caption=None)
+    (axis, *_) = own.axes
     assert axis.images or axis.lines or axis.patches or axis.collections
+    assert own.get_suptitle() and bare.get_suptitle() == bare.get_supxlabel() == ""
+    assert bare.get_figheight() < own.get_figheight()
+    mine = result.figure(**where, title="Costs $5, not $6", caption="Mine.")
+    assert (mine.get_suptitle(), mine.get_supxlabel()) == (r"Costs \$5, not \$6", "Mine.")
     for draw in (result.to_html, result.show, result.figure):
         with pytest.raises(CallError, match=f"{name}.{draw.__name__} has no argument `nothing`"):
             draw(nothing=1)

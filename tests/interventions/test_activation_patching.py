@@ -15,8 +15,7 @@ from tests.cases import Case, model_of
 from tests.tolerances import ALGEBRA
 from tl_ffblock import progress
 from tl_ffblock.bridge import edited
-from tl_ffblock.bridge.edited import PATCH_KINDS
-from tl_ffblock.errors import CallError, IdentityError, InputError, UnsupportedModelError
+from tl_ffblock.errors import CallError, IdentityError, InputError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.results.intervals import mean_interval
 
 N = 6
@@ -26,8 +25,8 @@ CLOSE = dict(rtol=1e-9, atol=1e-9)
 POINTS = {
     "residual": "hook_resid_pre",
     "attention": "hook_attn_out",
-    "mlp": "hook_mlp_out",
-    "head": "attn.hook_z",
+    "mlps": "hook_mlp_out",
+    "heads": "attn.hook_z",
     "q": "attn.hook_q",
     "k": "attn.hook_k",
     "v": "attn.hook_v",
@@ -72,7 +71,7 @@ def test_every_number_is_that_of_a_whole_run_with_a_plain_hook(family: str) -> N
         _, cache = model.run_with_cache(clean)
     for kind in kinds:
         name = f"blocks.1.{'attn.o.hook_out' if (family, kind) == ('bert', 'attention') else POINTS[kind]}"
-        found, heads = sweep.patched[kind][0], kind not in ("residual", "attention", "mlp")
+        found, heads = sweep.patched[kind][0], kind not in ("residual", "attention", "mlps")
         for head in range(len(found) if heads else 1):
             for position in range(N):
                 place = (0, head, position) if kind == "pattern" else (0, position, head) if heads else (0, position)
@@ -89,15 +88,15 @@ def test_the_numbers_are_those_of_transformer_lens() -> None:
     from transformer_lens import patching
 
     model, (clean, corrupted) = model_of("gpt2"), prompts()
-    by_position = swept(model, of=PATCH_KINDS, by_position=True)
-    whole = swept(model, of=("head", "pattern", "q", "k", "v"), by_position=False)
+    by_position = swept(model, of=tuple(POINTS), by_position=True)
+    whole = swept(model, of=("heads", "pattern", "q", "k", "v"), by_position=False)
     with torch.no_grad():
         _, cache = model.run_with_cache(clean)
         for kind, sweep, function in (
             ("residual", by_position, patching.get_act_patch_resid_pre),
             ("attention", by_position, patching.get_act_patch_attn_out),
-            ("mlp", by_position, patching.get_act_patch_mlp_out),
-            ("head", whole, patching.get_act_patch_attn_head_out_all_pos),
+            ("mlps", by_position, patching.get_act_patch_mlp_out),
+            ("heads", whole, patching.get_act_patch_attn_head_out_all_pos),
             ("pattern", whole, patching.get_act_patch_attn_head_pattern_all_pos),
             ("v", whole, patching.get_act_patch_attn_head_v_all_pos),
         ):
@@ -117,8 +116,8 @@ def test_laws_hold_for_every_family(case: Case) -> None:
     of = [
         "residual",
         "attention",
-        *["mlp"] * (order != "attn_only"),
-        "head",
+        *["mlps"] * (order != "attn_only"),
+        "heads",
         "q",
         "k",
         "v",
@@ -131,7 +130,7 @@ def test_laws_hold_for_every_family(case: Case) -> None:
         torch.testing.assert_close(there.patched[kind], back.patched[kind], **ALGEBRA)
     if with_mid:  # the feed-forward reads its own position alone
         torch.testing.assert_close(there.patched["residual_mid"], there.patched["residual"][1:], **CLOSE)
-    whole = swept(model, first, second, of=("residual", "mlp") if "mlp" in of else "residual", by_position=False)
+    whole = swept(model, first, second, of=("residual", "mlps") if "mlps" in of else "residual", by_position=False)
     torch.testing.assert_close(whole.normalised["residual"], torch.ones(model.cfg.n_layers + 1).double(), **CLOSE)
     same = swept(model, first, first, of=of)
     assert all(float(values.abs().max()) < 1e-9 for values in same.values.values())
@@ -141,12 +140,12 @@ def test_layers_before_the_patch_are_not_run(monkeypatch: pytest.MonkeyPatch) ->
     """The first layer runs once per prompt; where late runs do not give the run's logits, whole prompts give the same numbers."""
     model, calls = double("gpt2"), []
     with model.hooks(fwd_hooks=[("blocks.0.attn.hook_z", lambda z, hook: calls.append(len(z)))]):
-        late = swept(model, of="mlp", layers=[1, 2])
+        late = swept(model, of="mlps", layers=[1, 2])
     assert calls == [1, 1]
     spoilt = edited._repeated
     monkeypatch.setattr(edited, "_repeated", lambda output, n, *a, **k: 1.1 * spoilt(output, n))
     with model.hooks(fwd_hooks=[("blocks.0.attn.hook_z", lambda z, hook: calls.append(len(z)))]):
-        whole = swept(model, of="mlp", layers=[1, 2])
+        whole = swept(model, of="mlps", layers=[1, 2])
     assert len(calls) > 4
     torch.testing.assert_close(whole.patched["mlp"], late.patched["mlp"], **CLOSE)
 
@@ -177,10 +176,10 @@ def test_what_is_put_in_is_another_prompts_or_nothing() -> None:
     """Zero and mean ablation of heads as `heads.ablation_effects` has them; the mean over prompts; the next prompt's."""
     model, (first, second) = double("gpt2"), prompts()
     for replacement in ("zero", "mean"):
-        found = swept(model, first, None, of="head", replacement=replacement).values["head"]
+        found = swept(model, first, None, of="heads", replacement=replacement).values["head"]
         expected = ffb.heads.ablation_effects(model, first, TARGET, replacement=replacement)
         torch.testing.assert_close(found.float(), expected, rtol=1e-5, atol=1e-5)
-    both, kinds = torch.stack([first, second]), ("head", "residual_mid", "mlp")
+    both, kinds = torch.stack([first, second]), ("heads", "residual_mid", "mlps")
     resampled = swept(model, both, None, of=kinds, replacement="resample")
     expected = swept(model, both, both.flip(0), of=kinds, direction="noising")
     over_two = swept(model, both, None, of=kinds, replacement="mean_over_prompts")
@@ -203,7 +202,7 @@ def test_pairs_have_answers_positions_and_intervals_of_their_own() -> None:
     clean, corrupted = ([tiny.tokens("gpt2", n, seed) for n in (5, 7, 6)] for seed in (0, 1))
     others: list[Any] = [ffb.kl_divergence(), ffb.loss()]
     places = {"subject": [1, 3, 2], "END": -1}
-    options: dict[str, Any] = {"of": ("residual", "head")}
+    options: dict[str, Any] = {"of": ("residual", "heads")}
     results = ffb.activation_patching(
         model, clean, corrupted, [ffb.logit([7, 8, 9], minus=11), *others], positions=places, **options
     )
@@ -213,7 +212,7 @@ def test_pairs_have_answers_positions_and_intervals_of_their_own() -> None:
     ]
     mean, first = results.mean(), results[0]
     for alone, result in zip(sweeps, results, strict=True):
-        for kind in ("residual", "head"):
+        for kind in ("residual", "heads"):
             torch.testing.assert_close(alone.patched[kind], result.patched[kind], **CLOSE)
     assert first.positions == ("subject", "END") and mean.n_pairs == 3 and len(mean.targets) == 3
     values = torch.stack([result.values["residual"] for result in results])
@@ -231,7 +230,7 @@ def test_a_mean_with_nan_of_one_pair_is_nan_there() -> None:
     """A mean of patched targets over some pairs, less that of unpatched ones over all, is a number of no pairs."""
     first, second = prompts()
     pairs = torch.stack([first, second]), torch.stack([second, first])
-    results = ffb.activation_patching(model_of("gpt2"), *pairs, TARGET, of="mlp")
+    results = ffb.activation_patching(model_of("gpt2"), *pairs, TARGET, of="mlps")
     broken = {"mlp": results[1].measured["mlp"].clone()}
     broken["mlp"][0, 1, 2] = torch.nan
     mean = type(results)([results[0], results[0], replace(results[1], measured=broken)]).mean()
@@ -247,7 +246,7 @@ def test_estimates_are_compared_with_what_is_measured() -> None:
     """Where the way to the logits is linear the estimate is the truth; sums over positions beside whole heads; other runs are refused."""
     model, (clean, corrupted) = Case("attn_only_no_norms").model(torch.float64), prompts()
     estimates = ffb.attribution_patching(model, clean, corrupted, TARGET, rules="gradient")
-    sweep = swept(model, clean, corrupted, direction="noising", of=("residual", "head"))
+    sweep = swept(model, clean, corrupted, direction="noising", of=("residual", "heads"))
     compared = sweep.compare(estimates)
     table = compared.to_dataframe()
     linear = table[table["layer"] >= model.cfg.n_layers - (table["kind"] == "head")]
@@ -281,15 +280,32 @@ def test_an_interrupted_sweep_keeps_what_it_has() -> None:
         return logits[:, -1, 7]
 
     both = torch.stack(prompts())
-    (result,) = ffb.activation_patching(model_of("gpt2"), both, both.flip(0), read, of=("residual", "mlp"))
+    (result,) = ffb.activation_patching(model_of("gpt2"), both, both.flip(0), read, of=("residual", "mlps"))
     known = result.patched["residual"].isfinite()
     assert bool(known[0].all()) and not bool(known[-1].any()) and bool(result.patched["mlp"].isnan().all())
     assert not result.complete and "interrupted" in repr(result)
 
 
+def test_kinds_are_named_in_the_plural_and_read_either_way() -> None:
+    """`of="heads"` in every call; a row of a table is of one "head"; the singular in a call warns."""
+    model, (clean, corrupted) = double("gpt2"), prompts()
+    sweep = swept(model, of=("heads", "mlps"))
+    with pytest.warns(DeprecationWarning, match='of="head" is of="heads" now'):
+        assert swept(model, of="head").values["heads"].equal(sweep.values["head"])
+    with pytest.warns(DeprecationWarning, match='by_position="head" is by_position="heads" now'):
+        swept(model, of="heads", by_position=("head",))
+    with pytest.warns(DeprecationWarning, match='of="mlp" is of="mlps" now'):
+        estimates = ffb.attribution_patching(model, clean, corrupted, TARGET, of=("mlp", "v"))
+    assert set(sweep.to_dataframe()["kind"]) == {"head", "mlp"} and sweep.patched["mlps"].equal(sweep.patched["mlp"])
+    assert estimates["heads"].equal(estimates.heads) and estimates.values["mlps"].equal(estimates["mlp"])
+    assert type(estimates).mean([estimates])["heads"].mean.equal(estimates.heads.sum(dim=-1).double())
+    with pytest.raises(ScopeKeyError, match="no 'headz' here: here are mlp, head. Did you mean `head`"):
+        sweep.values["headz"]
+
+
 def test_batches_of_any_size_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many runs as are asked for, or as fit into memory."""
-    model, of = double("gpt2"), ("residual", "head", "pattern")
+    model, of = double("gpt2"), ("residual", "heads", "pattern")
     whole = swept(model, of=of, by_position=True)
     few = swept(model, of=of, by_position=True, batch_size=5)
     monkeypatch.setattr(edited.LateRuns, "at_once", 1)
@@ -309,7 +325,7 @@ def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(*args, **options)
 
     monkeypatch.setattr(import_module(ffb.activation_patching.__module__), "Progress", Told)
-    swept(model_of("gpt2"), of=("residual", "head"), by_position=True)
+    swept(model_of("gpt2"), of=("residual", "heads"), by_position=True)
     layers, heads = 3, 4
     runs = N * (layers + 1) + N * heads * layers
     worth = N * (3 + 2 + 1 + 1) / 3 + N * heads * (3 + 2 + 1) / 3
@@ -320,14 +336,14 @@ def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
     "pattern of BERT": (lambda m, a, b: swept(model_of("bert"), *prompts("bert"), of="pattern"), UnsupportedModelError, "changes nothing.*Leave 'pattern' out"),
     "between, side by side": (lambda m, a, b: swept(model_of("gpt_neox"), *prompts("gpt_neox"), of="residual_mid"), UnsupportedModelError, "no residual stream between"),
-    "feed-forward of attention alone": (lambda m, a, b: swept(Case("attn_only").model(), a, b, of="mlp"), UnsupportedModelError, "no feed-forward"),
+    "feed-forward of attention alone": (lambda m, a, b: swept(Case("attn_only").model(), a, b, of="mlps"), UnsupportedModelError, "no feed-forward"),
     "unequal lengths": (lambda m, a, b: swept(m, a, b[:4]), InputError, "clean has 6 tokens, corrupted 4.*equally many"),
     "no corrupted prompt": (lambda m, a, b: swept(m, a, None), InputError, "needs a corrupted prompt"),
     "a corrupted prompt too many": (lambda m, a, b: swept(m, a, b, replacement="zero"), InputError, "corrupted is None"),
     "zeros into no corrupted run": (lambda m, a, b: swept(m, a, None, replacement="zero", direction="denoising"), InputError, "the clean run is patched"),
     "resampled from nobody": (lambda m, a, b: swept(m, a, None, replacement="resample"), InputError, "expected a list"),
     "mean of patterns": (lambda m, a, b: swept(m, a, None, of="pattern", replacement="mean"), InputError, "have no mean"),
-    "another kind": (lambda m, a, b: swept(m, a, b, of=("residual", "heads")), InputError, "Did you mean.*head"),
+    "another kind": (lambda m, a, b: swept(m, a, b, of=("residual", "headz")), InputError, "Did you mean.*heads"),
     "no kind": (lambda m, a, b: swept(m, a, b, of=()), InputError, "expected some of 'residual'"),
     "kinds by position": (lambda m, a, b: swept(m, a, b, by_position="z"), InputError, "by_position='z'"),
     "another direction": (lambda m, a, b: swept(m, a, b, direction="both"), InputError, "direction='both'.*noising"),
@@ -335,14 +351,15 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] 
     "a position": (lambda m, a, b: swept(m, a, b, positions=[9]), InputError, "positions=.9.*from -6 to 5"),
     "no target": (lambda m, a, b: ffb.activation_patching(m, a, b, []), InputError, "target="),
     "a direction": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.direction(torch.ones(32), layer=1)), InputError, "reads logits"),
-    "compared with a number": (lambda m, a, b: swept(m, a, b, of="mlp").compare(1), InputError, "ffb.attribution_patching"),
-    "normalised ablation": (lambda m, a, b: swept(m, a, None, replacement="zero", of="mlp").normalised, InputError, "no corrupted run"),
-    "a mean of unlike sweeps": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="head")]), InputError, "other kinds"),
-    "a mean of two layers": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp", layers=0), swept(m, of="mlp", layers=1)]), InputError, "other kinds, layers"),
-    "a mean with an interrupted sweep": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), replace(swept(m, of="mlp"), complete=False)]), InputError, "was interrupted"),
-    "estimates read elsewhere": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.logit(7, at=-2), direction="noising", of="mlp").compare(ffb.attribution_patching(m, a, b, ffb.logit(7))), InputError, "targets differ"),
+    "compared with an attribution": (lambda m, a, b: swept(m, a, b, of="mlps").compare(ffb.attribute(m, a, TARGET)), InputError, "is a Attribution, expected PatchingEstimates of ffb.attribution_patching. Compare an attribution"),
+    "compared with a number": (lambda m, a, b: swept(m, a, b, of="mlps").compare(1), InputError, "ffb.attribution_patching"),
+    "normalised ablation": (lambda m, a, b: swept(m, a, None, replacement="zero", of="mlps").normalised, InputError, "no corrupted run"),
+    "a mean of unlike sweeps": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), swept(m, of="heads")]), InputError, "other kinds"),
+    "a mean of two layers": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps", layers=0), swept(m, of="mlps", layers=1)]), InputError, "other kinds, layers"),
+    "a mean with an interrupted sweep": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), replace(swept(m, of="mlps"), complete=False)]), InputError, "was interrupted"),
+    "estimates read elsewhere": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.logit(7, at=-2), direction="noising", of="mlps").compare(ffb.attribution_patching(m, a, b, ffb.logit(7))), InputError, "targets differ"),
     "no prompt": (lambda m, a, b: ffb.activation_patching(m, None, b, TARGET), InputError, "clean is a NoneType"),
-    "a mean of two directions": (lambda m, a, b: type(swept(m, of="mlp")).mean([swept(m, of="mlp"), swept(m, of="mlp", direction="noising")]), InputError, "direction"),
+    "a mean of two directions": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), swept(m, of="mlps", direction="noising")]), InputError, "direction"),
 }
 # fmt: on
 

@@ -367,7 +367,7 @@ class Given:
 
     def two(self) -> Any:
         """Measured nodes of two targets."""
-        return self.called(ffb.activation_patching, [TARGET, self.three], of=("head", "mlp"))
+        return self.called(ffb.activation_patching, [TARGET, self.three], of=("heads", "mlps"))
 
     def called(self, call: Any, *arguments: Any, **options: Any) -> Any:
         """A call of the pair."""

@@ -105,7 +105,7 @@ def test_nodes_and_tokens_have_their_truth(program: str) -> None:
         pair, (_, effects) = known.pairs[0], known.truth_of("nodes")
         prompts = [*pair.clean], [*pair.corrupted]
         measured = ffb.activation_patching(
-            known.model, *prompts, known.target(pair), of=("head", "mlp"), direction="noising", by_position=False
+            known.model, *prompts, known.target(pair), of=("heads", "mlps"), direction="noising", by_position=False
         )
         for name, effect in zip(known.items("nodes", pair)[1:], effects[0, 1:], strict=True):
             layer, _, head = name[1:].partition("H")

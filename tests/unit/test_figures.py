@@ -81,13 +81,15 @@ def test_pictures_of_a_result_are_of_its_numbers() -> None:
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 6)
     estimates = ffb.attribution_patching(model, tokens, tokens.flip(0), ffb.logit(7))
     attribution = ffb.attribute(model, tokens, ffb.logit(7), of="heads")
-    shown = estimates.figure(of="head").axes[0].images[0].get_array()
+    shown = estimates.figure(of="heads").axes[0].images[0].get_array()
+    with pytest.warns(DeprecationWarning, match='of="head" is of="heads" now'):
+        np.testing.assert_array_equal(estimates.figure(of="head").axes[0].images[0].get_array(), shown)
     np.testing.assert_allclose(shown, estimates.heads.sum(dim=-1), rtol=1e-6)
-    points = estimates.figure(against=attribution, of="head").axes[0].collections[0].get_offsets()
+    points = estimates.figure(against=attribution, of="heads").axes[0].collections[0].get_offsets()
     pairs = torch.stack([estimates.heads, attribution.heads], dim=-1).reshape(-1, 2)
     np.testing.assert_allclose(sorted(points.tolist()), sorted(pairs.tolist()), rtol=1e-6)
     assert f"r = {torch.corrcoef(pairs.T)[0, 1]:.3f}, {len(pairs)} numbers" in (
-        estimates.figure(against=attribution, of="head").get_suptitle()
+        estimates.figure(against=attribution, of="heads").get_suptitle()
     )
     drawn = {line.get_label(): line.lines[0].get_ydata() for line in estimates.figure(by_layer=True).axes[0].containers}
     np.testing.assert_allclose(drawn["residual"], estimates.residual.sum(dim=1), rtol=1e-5)

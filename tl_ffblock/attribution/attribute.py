@@ -42,7 +42,7 @@ from tl_ffblock.layer.records import on_cpu
 from tl_ffblock.metrics import Metric
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Results
-from tl_ffblock.signatures import spelled_out
+from tl_ffblock.signatures import in_plural, spelled_out
 
 One = TypeVar("One", bound=Attribution)
 Name = TypeVar("Name", bound=str)
@@ -250,26 +250,32 @@ def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **opti
 
 
 def read_parts(
-    of: Sequence[Name] | Name, known: tuple[Name, ...], always: str = "tokens and biases"
+    of: Sequence[Name] | Name,
+    known: tuple[Name, ...],
+    always: str = "tokens and biases",
+    *,
+    name: str = "of",
+    singular: bool = False,
 ) -> tuple[Name, ...]:
-    """The parts asked for.
+    """The parts asked for, each once.
 
     Args:
         of: One or several.
         known: Those that there are.
-        always: What is there without being asked for, for the error.
+        always: What is there without being asked for, for the error; where there is nothing, one part or more is expected.
+        name: The argument's name.
+        singular: Whether the call took names in the singular, which still work and warn.
 
     Raises:
         InputError: for one that is not known.
     """
-    asked = several(of)
+    asked: list[Any] = [in_plural(part, name) if singular else part for part in several(of)]
     unknown = [part for part in asked if part not in known]
-    if unknown:
-        raise InputError(
-            f"of={brief(of)}: expected some of {', '.join(map(repr, known))}; {always} are always there. "
-            f"{did_you_mean(unknown[0], known)}".rstrip()
-        )
-    return tuple(asked)
+    if unknown or not (asked or always):
+        there = f"; {always} are always there" if always else ""
+        meant = did_you_mean(unknown[0], known) if unknown else ""
+        raise InputError(f"{name}={brief(of)}: expected some of {', '.join(map(repr, known))}{there}. {meant}".rstrip())
+    return tuple(dict.fromkeys(asked))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from tl_ffblock.signatures import strict
 Table: TypeAlias = Literal["summands", "heads", "mlps", "neurons", "edges"]
 """Tables of an attribution."""
 TermRow: TypeAlias = tuple[str, int, int, str, float]
-"""Kind, layer, position, name and value of a term; -1 where it has no layer or no position."""
+"""Kind, layer, position, name and value of a term; the layer is -1 before the first, the position -1 for a sum over positions."""
 MapsOf: TypeAlias = Literal["residual", "heads", "edges"]
 """What there are token maps of."""
 _COLUMNS: dict[MapsOf, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
@@ -418,7 +418,8 @@ class Attribution(Result):
         """The terms of the target, or shares of heads, neurons or edges, largest first by size.
 
         `"summands"` (kind, layer, position, name, value) has one row per position's token, position and token type, each bias,
-        each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. The others are
+        each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. Its position is -1
+        where a term is of no single one: a bias and an edit are summed over positions. Its layer is -1 before the first. The others are
         what of it flows through the model's components, which overlap and do not sum to it: "heads" (layer, head, position,
         token, value) is what each head writes at each position, "neurons" (layer, neuron, position, token, value) likewise, and
         "edges" (layer, head, query, key, query_token, key_token, value) what a head moves from key to query. "mlps" (layer,

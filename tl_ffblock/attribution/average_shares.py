@@ -17,14 +17,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, ScopeKeyError, brief
+from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
 from tl_ffblock.numerals import significant
-from tl_ffblock.result import Result, long_form
+from tl_ffblock.result import ByKind, Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import joined
-from tl_ffblock.signatures import strict
+from tl_ffblock.signatures import PLURAL, strict
 
 Summed: TypeAlias = Literal[
     "heads", "neurons", "biases", "mlps", "edges", "residual", "residual_mid", "attention", "q", "k", "v", "pattern"
@@ -33,8 +33,6 @@ Summed: TypeAlias = Literal[
 Places: TypeAlias = Mapping[str, Sequence[int | str]]
 """Names of axes, and what each number of them is of."""
 One = TypeVar("One", bound=Result)
-KINDS = {"head": "heads", "mlp": "mlps"}
-"""Kinds as tables name them, where calls name them otherwise."""
 BETWEEN = " -> "
 """Between the two ends of an edge."""
 MOST_NAMED = 8
@@ -135,7 +133,7 @@ class AverageShares(Result):
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Averages(Result):
-    """The mean over prompts of every kind of component of a result: `averages["head"].mean` is [layer head].
+    """The mean over prompts of every kind of component of a result: `averages["heads"].mean` is [layer head].
 
     With names of positions it is [layer head position]. Each kind is `AverageShares`, whose intervals hold for one place each.
     """
@@ -144,14 +142,12 @@ class Averages(Result):
     """By kind, as in the table: "residual", "mlp", "head", ..."""
 
     def __getitem__(self, kind: str) -> AverageShares:
-        """One kind.
+        """One kind: `averages["heads"]`.
 
         Raises:
             ScopeKeyError: if it is not there.
         """
-        if kind not in self.kinds:
-            raise ScopeKeyError(f"no {brief(kind)} here: here are {', '.join(self.kinds)}.")
-        return self.kinds[kind]
+        return ByKind(self.kinds)[kind]
 
     def to_dataframe(self, k: int | None = None, *, by_prompt: bool = False) -> pd.DataFrame:
         """One row per place, of each kind the largest first: kind, layer, head (-1 for none), value (the mean), low, high, n.
@@ -178,7 +174,7 @@ class Averages(Result):
 
 @strict
 def average_shares(
-    attributions: Sequence[One],
+    attributions: Sequence[One] | One,
     of: Summed = "heads",
     positions: NamedPositions | None = None,
     *,
@@ -194,7 +190,7 @@ def average_shares(
 
     Args:
         attributions: One per prompt, as `attribute` or `direct_logit_attribution` gives them for a list of texts, or one per
-            pair as `attribution_patching` does.
+            pair as `attribution_patching` does. One result alone is the mean of one prompt, without an interval.
         of: "heads" [layer head], "neurons" [layer neuron], without layers that are a mixture of experts, "mlps" [layer],
             "residual" [layer], of attributions also "biases" [bias], of estimates also "edges" [edge], "residual_mid",
             "attention" [layer], "q", "k" and "v" [layer head].
@@ -208,12 +204,13 @@ def average_shares(
             not exist.
         ScopeKeyError: if heads or neurons were not asked for.
     """
-    several: list[Any] = [*attributions] if isinstance(attributions, Sequence) else []
+    several: list[Any] = [*attributions] if isinstance(attributions, list | tuple) else [attributions]
     kinds = {type(result) for result in several}
     if len(kinds) != 1 or not all(hasattr(kind, "by_component") for kind in kinds):
+        given = " and ".join(sorted(kind.__name__ for kind in kinds)) or "an empty list"
         raise InputError(
-            "average_shares: expected one attribution or more, as ffb.attribute gives them for a list of texts, or what "
-            "ffb.attribution_patching gives for lists of pairs."
+            f"average_shares of {given}: expected results of one kind, as ffb.attribute gives them for a list of texts, or "
+            "ffb.attribution_patching for lists of pairs."
         )
     whole_number(n_draws, "n_draws", at_least=1)
     whole_number(seed, "seed", at_least=0)
@@ -247,7 +244,7 @@ def averages(
     """
     made = {}
     for kind in kinds:
-        of = cast(Summed, KINDS.get(kind, kind))
+        of = cast(Summed, PLURAL.get(kind, kind))
         made[kind] = average_shares(results, of, positions, n_draws=n_draws, seed=seed)
     return Averages(made)
 

@@ -7,7 +7,7 @@ The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivat
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, overload
+from typing import Any, Literal, SupportsIndex, TypeAlias, Unpack, get_args, overload
 
 import numpy as np
 import pandas as pd
@@ -42,18 +42,20 @@ from tl_ffblock.layer.positions import NamedPositions, layer_number, whole_numbe
 from tl_ffblock.metrics import Metric
 from tl_ffblock.numerals import significant
 from tl_ffblock.progress import Progress
-from tl_ffblock.result import Result, Results, long_form
+from tl_ffblock.result import ByKind, Result, Results, long_form
 from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import ScopeTable, alike
 from tl_ffblock.results.tokens import alignment, joined, shortened
-from tl_ffblock.signatures import spelled_out, strict
+from tl_ffblock.signatures import PLURAL, spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
 EstimateKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
 """Kinds of tensors of a layer, as the tables name them."""
-USUAL: tuple[EstimateKind, ...] = ("residual", "mlp", "head")
-"""Those that every call estimates, and neurons."""
+EstimatesOf: TypeAlias = Literal["residual", "residual_mid", "attention", "mlps", "heads", "q", "k", "v"]
+"""What is estimated: of all heads, all feed-forwards ..."""
+USUAL: tuple[EstimatesOf, ...] = ("residual", "mlps", "heads")
+"""What every call estimates, and neurons."""
 _KEPT: dict[EstimateKind, str] = {
     "residual": "residual",
     "mlp": "mlp_out",
@@ -110,20 +112,20 @@ class PatchingEstimates(Result):
     key-value head."""
 
     @property
-    def values(self) -> dict[str, Float[Tensor, "layer *head pos"]]:
-        """All but neurons by kind: `values["head"]` is `heads`; the residual stream has a layer more, the end."""
-        return {"residual": self.residual, "mlp": self.mlps, "head": self.heads, **self.further}
+    def values(self) -> ByKind[Float[Tensor, "layer *head pos"]]:
+        """All but neurons by kind: `values["heads"]` is `heads`; the residual stream has a layer more, the end."""
+        return ByKind({"residual": self.residual, "mlp": self.mlps, "head": self.heads, **self.further})
 
     def __getitem__(self, kind: str) -> Float[Tensor, "layer *head pos"]:
-        """One kind: `estimates["q"]`.
+        """One kind: `estimates["q"]`, `estimates["heads"]`.
 
         Raises:
             ScopeKeyError: if it was not asked for.
         """
-        if kind not in self.values:
-            remedy = f"ask with of={brief(kind)}" if kind in _KEPT else f"there can be {', '.join(_KEPT)}"
-            raise ScopeKeyError(f"no {brief(kind)} here: {remedy}; here are {', '.join(self.values)}.")
-        return self.values[kind]
+        values = self.values
+        if kind in _KEPT and kind not in values:
+            raise ScopeKeyError(f"no {kind!r} here: ask with of={kind!r}; here are {', '.join(values)}.")
+        return values[kind]
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -191,7 +193,7 @@ class PatchingEstimates(Result):
                     "of='edges' at named positions: edges are summed over positions. Ask with edges='positions'."
                 )
             return {"edge": ends}, at_positions(self.edges.at_positions, at)
-        values = self[{"heads": "head", "mlps": "mlp"}.get(of, of)]
+        values = self[of]
         return numbered(values, "layer", "head"), at_positions(values, at)
 
     @staticmethod
@@ -218,7 +220,10 @@ class PatchingEstimates(Result):
         return averages(several, tuple(several[0].values), positions, n_draws, seed)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per component and position: kind ("residual", "head", "q"), layer, head (-1 for none), position, token, value."""
+        """One row per component and position: kind ("residual", "head", "q"), layer, head, position, token, value.
+
+        Head is -1 where a kind has no heads.
+        """
         frames = []
         for kind, values in self.values.items():
             table = values if values.ndim == 3 else values[:, None]
@@ -257,7 +262,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[EstimateKind] | EstimateKind = USUAL,
+    of: Sequence[EstimatesOf] | EstimatesOf = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -274,7 +279,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[EstimateKind] | EstimateKind = USUAL,
+    of: Sequence[EstimatesOf] | EstimatesOf = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -291,7 +296,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[EstimateKind] | EstimateKind = USUAL,
+    of: Sequence[EstimatesOf] | EstimatesOf = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -308,7 +313,7 @@ def attribution_patching(
     *,
     rules: RuleName | Rules = "patching",
     steps: SupportsIndex = 1,
-    of: Sequence[EstimateKind] | EstimateKind = USUAL,
+    of: Sequence[EstimatesOf] | EstimatesOf = USUAL,
     maps: bool = False,
     edges: AskedEdges = False,
     receivers: Receivers = "linear",
@@ -332,7 +337,7 @@ def attribution_patching(
         target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
         rules: "patching", "path" or "gradient".
         steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
-        of: Kinds beside "residual", "mlp", "head" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
+        of: Kinds beside "residual", "mlps", "heads" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
             "k" and "v" (`attn.hook_q` ..., before any rotation or norm of their own); "attention", the output of attention
             (before a norm of its branch); "residual_mid", the residual stream between attention and feed-forward, before any norm.
         maps: Whether every contribution of the layer maps is estimated, too (not with rules="gradient"); two more forward
@@ -417,13 +422,15 @@ def _refuse_not_exact(edges: AskedEdges, steps: int, options: Mapping[str, Any])
         raise InputError("receivers='exact' with fwd_hooks: receivers are evaluated without hooks of yours. Omit them.")
 
 
-def _read_kinds(of: Sequence[EstimateKind] | EstimateKind, rules: Rules) -> tuple[EstimateKind, ...]:
+def _read_kinds(of: Sequence[EstimatesOf] | EstimatesOf, rules: Rules) -> tuple[EstimateKind, ...]:
     """What is estimated.
 
     Raises:
         InputError: for a kind that is not known, or one that rules freeze.
     """
-    kinds = tuple(dict.fromkeys((*USUAL, *read_parts(of, tuple(_KEPT), "residual, mlp, head and neurons"))))
+    asked = read_parts(of, get_args(EstimatesOf), "residual, mlps, heads and neurons", singular=True)
+    kind_of = {PLURAL.get(kind, kind): kind for kind in _KEPT}
+    kinds = tuple(dict.fromkeys(kind_of[name] for name in (*USUAL, *asked)))
     frozen = [kind for kind in kinds if kind in ("q", "k") and rules.attention]
     if frozen:
         raise InputError(

@@ -24,7 +24,7 @@ from tl_ffblock.bridge.attention import PATTERN_BYTES, ROW_BYTES, by_rows_differ
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import MaxMemory, Run
 from tl_ffblock.bridge.traced import KEPT_WHOLE
-from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelError, brief
+from tl_ffblock.errors import InputError, OutOfMemoryError, UnsupportedModelError, brief, did_you_mean
 from tl_ffblock.layer.fast.buffers import KEPT_BYTES, ON_CPU, ON_GPU, product_pays
 from tl_ffblock.layer.positions import several, whole_number
 from tl_ffblock.layer.scopes import STEPS
@@ -121,7 +121,8 @@ def memory_estimate(
     parts = usual if of is None else several(of)
     if unknown := [part for part in parts if part not in _OF[call]]:
         known = ", ".join(map(repr, _OF[call])) or "none"
-        raise InputError(f"of={brief(unknown[0])}: expected some of {known} for {call}.")
+        meant = did_you_mean(unknown[0], _OF[call])
+        raise InputError(f"of={brief(unknown[0])}: expected some of {known} for {call}. {meant}".rstrip())
     n = whole_number(n_tokens, "n_tokens", at_least=1)
     rows = n if n_queries is None else min(n, whole_number(n_queries, "n_queries", at_least=1))
     together = whole_number(n_sequences, "n_sequences", at_least=1)

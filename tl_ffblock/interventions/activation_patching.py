@@ -16,28 +16,32 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import read_parts
 from tl_ffblock.attribution.patching import PatchingEstimates, pairs_of
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens
-from tl_ffblock.errors import InputError, brief, did_you_mean
+from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.patched import equally_long, pair_labels, refuse_other_run
 from tl_ffblock.layer.positions import NamedPositions, Positions, chosen_positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.progress import Progress
-from tl_ffblock.result import Result, Results, long_form
+from tl_ffblock.result import ByKind, Result, Results, long_form
 from tl_ffblock.results.intervals import mean_interval, refuse_mixed
 from tl_ffblock.results.tables import alike
 from tl_ffblock.results.tokens import joined, shortened
-from tl_ffblock.signatures import spelled_out, strict
+from tl_ffblock.signatures import PLURAL, spelled_out, strict
 
 Change: TypeAlias = Literal["denoising", "noising"]
 """Clean activations into the corrupted run, or corrupted ones into the clean run."""
 Replacement: TypeAlias = Literal["run", "zero", "mean", "mean_over_prompts", "resample"]
 """What is put in: the other run's activation, zeros, its mean over the run's positions or over those of all clean prompts, or
 that of the next prompt of the list."""
+PatchesOf: TypeAlias = Literal["residual", "residual_mid", "attention", "mlps", "heads", "q", "k", "v", "pattern"]
+"""What is patched: the residual stream at a layer's input, between attention and feed-forward; what attention and feed-forwards
+add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
 STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
 """Kinds that have no heads; they are patched one position at a time unless told otherwise."""
 PLACES = ["kind", "layer", "head", "position"]
@@ -47,8 +51,8 @@ PLACES = ["kind", "layer", "head", "position"]
 class PatchOptions(TypedDict, total=False):
     """Which activations are patched, and how."""
 
-    of: Sequence[PatchKind] | PatchKind
-    """Kinds of activations: "residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"."""
+    of: Sequence[PatchesOf] | PatchesOf
+    """Kinds of activations: "residual", "residual_mid", "attention", "mlps", "heads", "q", "k", "v", "pattern"."""
     direction: Change | None
     """"denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising"."""
     replacement: Replacement
@@ -58,7 +62,7 @@ class PatchOptions(TypedDict, total=False):
     """Layers; None means all, and the end of the residual stream."""
     positions: Positions | NamedPositions
     """Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all."""
-    by_position: bool | Sequence[PatchKind]
+    by_position: bool | Sequence[PatchesOf]
     """Kinds that are patched at one position at a time, the others at all chosen positions at once. True means all kinds."""
     batch_size: SupportsIndex
     """Patched runs at a time, at most; fewer where their tensors are large."""
@@ -67,12 +71,12 @@ class PatchOptions(TypedDict, total=False):
 
 
 DEFAULTS: dict[str, Any] = {
-    "of": ("residual", "attention", "mlp", "head"),
+    "of": ("residual", "attention", "mlps", "heads"),
     "direction": None,
     "replacement": "run",
     "layers": None,
     "positions": None,
-    "by_position": STREAM,
+    "by_position": ("residual", "residual_mid", "attention", "mlps"),
     "batch_size": 64,
     "progress": True,
 }
@@ -121,17 +125,17 @@ class ActivationPatching(Result):
     n_pairs: int = 1
 
     @property
-    def values(self) -> dict[str, Float[Tensor, "..."]]:
+    def values(self) -> ByKind[Float[Tensor, "..."]]:
         """What each patch changes the target by."""
         return self._of_one({kind: self._scaled(kind, *self._unpatched) for kind in self.measured})
 
     @property
-    def patched(self) -> dict[str, Float[Tensor, "..."]]:
+    def patched(self) -> ByKind[Float[Tensor, "..."]]:
         """The target under each patch, as the functions of `transformer_lens.patching` give it."""
         return self._of_one(self.measured)
 
     @property
-    def normalised(self) -> dict[str, Float[Tensor, "..."]]:
+    def normalised(self) -> ByKind[Float[Tensor, "..."]]:
         """The target under each patch, 0 for the corrupted run's and 1 for the clean run's.
 
         Raises:
@@ -158,8 +162,8 @@ class ActivationPatching(Result):
     def to_dataframe(self) -> pd.DataFrame:
         """One row per patch: kind, layer, head, position, token, value (what it changes the target by), and normalised if it is known.
 
-        Head and position are -1 where there is none, or all are patched. Several targets have a column `target`, a mean over pairs
-        low, high (of the value) and n.
+        Head is -1 where a kind has no heads, position where all positions are patched at once. Several targets have a column
+        `target`, a mean over pairs low, high (of the value) and n.
         """
         tokens = dict(zip(self.positions, self.position_tokens, strict=True))
         frames = []
@@ -178,7 +182,7 @@ class ActivationPatching(Result):
         columns = [*named, *PLACES, "token", "value", *(["normalised"] if self._has_ends else []), *ends]
         return pd.concat(frames, ignore_index=True)[columns]
 
-    def compare(self, estimates: PatchingEstimates) -> "PatchingComparison":
+    def compare(self, estimates: Any) -> "PatchingComparison":
         """Estimates of the same effects beside the measured ones.
 
         Where the sweep patched all positions at once, estimates are summed over positions.
@@ -187,7 +191,8 @@ class ActivationPatching(Result):
             estimates: Of the same prompts and target, as `ffb.attribution_patching` makes them.
 
         Raises:
-            InputError: if they are not of the same prompts, target, model and direction, or have no number in common.
+            InputError: if they are no such estimates, not of the same prompts, target, model and direction, or have no number in
+                common.
         """
         return _compared(self, estimates)
 
@@ -274,8 +279,8 @@ class ActivationPatching(Result):
         zero, unit = (each.reshape(-1, *[1] * (table.ndim - 1)) for each in (zero, unit))
         return (table - zero) / unit
 
-    def _of_one(self, by_kind: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {kind: table[0] if len(self.targets) == 1 else table for kind, table in by_kind.items()}
+    def _of_one(self, by_kind: Mapping[str, Tensor]) -> ByKind[Tensor]:
+        return ByKind({kind: table[0] if len(self.targets) == 1 else table for kind, table in by_kind.items()})
 
 
 @strict
@@ -321,7 +326,13 @@ class PatchingComparison(Result):
         }
 
 
-def _compared(sweep: ActivationPatching, estimates: PatchingEstimates) -> PatchingComparison:
+def _compared(sweep: ActivationPatching, estimates: Any) -> PatchingComparison:
+    if not isinstance(estimates, PatchingEstimates):
+        raise InputError(
+            f"compare: estimates is a {type(estimates).__name__}, expected PatchingEstimates of ffb.attribution_patching. Compare an "
+            "attribution with patching by torch.corrcoef of result.heads.sum(dim=-1) and -sweep.values['heads'], two results of one "
+            "class by first.figure(against=second, of='heads')."
+        )
     if sweep.direction != "noising" or sweep.replacement != "run":
         raise InputError(
             "compare: attribution_patching estimates what the clean run's target becomes with corrupted activations, this sweep "
@@ -499,7 +510,7 @@ def activation_patching(
         corrupted: The other prompt of each pair, of equally many tokens; None where `replacement` needs none.
         target: As in `ffb.attribute` (not a direction), or a list of targets, all read from the same runs.
         of: Kinds of activations, several or one: "residual" (at each layer's input, and the end), "residual_mid" (between attention
-            and feed-forward), "attention" and "mlp" (what each adds to the residual stream), "head" (z), "q", "k", "v" (grouped
+            and feed-forward), "attention" and "mlps" (what each adds to the residual stream), "heads" (z), "q", "k", "v" (grouped
             keys and values by group), "pattern" (rows of queries).
         direction: "denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising".
         replacement: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
@@ -667,15 +678,9 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
 
 
 def _kinds(asked: Any, name: str) -> tuple[PatchKind, ...]:
-    """Kinds as callers name them, one or several, each once."""
-    given = (asked,) if isinstance(asked, str) else tuple(asked) if isinstance(asked, Iterable) else (asked,)
-    unknown = [kind for kind in given if kind not in PATCH_KINDS]
-    if unknown or not given:
-        meant = did_you_mean(unknown[0], PATCH_KINDS) if unknown and isinstance(unknown[0], str) else ""
-        raise InputError(
-            f"{name}={brief(asked)}: expected some of {', '.join(map(repr, PATCH_KINDS))}. {meant}".rstrip()
-        )
-    return tuple(dict.fromkeys(given))
+    """Kinds of one patch, of those that a call names."""
+    kinds = {PLURAL.get(kind, kind): kind for kind in PATCH_KINDS}
+    return tuple(kinds[each] for each in read_parts(asked, tuple(kinds), "", name=name, singular=True))
 
 
 def _metrics(target: Any, n_pairs: int, model: Model) -> tuple[Metric, ...]:

@@ -355,7 +355,14 @@ class ContributionMaps(Result):
         return super().show(height=height, **where, beside=beside, against=against)
 
     def figure(  # type: ignore[override]  # these have no figure without a layer
-        self, *, layer: int, scope: str, against: str | None = None, width: float | None = None
+        self,
+        *,
+        layer: int,
+        scope: str,
+        against: str | None = None,
+        width: float | None = None,
+        title: str | bool | None = True,
+        caption: str | bool | None = True,
     ) -> Any:
         """One map, or two and their difference, as a Matplotlib figure: shares of the others, colours of the page.
 
@@ -364,13 +371,16 @@ class ContributionMaps(Result):
             scope: The scope shown.
             against: Another to compare with; None means `scope` alone.
             width: Inches; None means one column of a paper for one map, two for three.
+            title: Text above the figure; True means its own, None means none.
+            caption: Text below the figure; True means its own, None means none.
 
         Raises:
             ScopeKeyError: if a scope is missing.
             InputError: if there is no such layer.
             ModuleNotFoundError: if Matplotlib is not installed.
         """
-        return super().figure(layer=layer, scope=scope, against=against, width=width)
+        drawn: dict[str, Any] = {"layer": layer, "scope": scope, "against": against, "width": width}
+        return super().figure(title=title, caption=caption, **drawn)
 
     def to_circuitsvis(
         self, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640

@@ -127,7 +127,6 @@ def validation_figure(
     figure.legend(
         handles=marks, loc="outside upper center", ncols=len(marks) if wide >= WIDE else 2, fontsize=7, frameon=False
     )
-    figure.supxlabel("Spearman's rho", fontsize=8)
     said = f"Spearman's rho with |change of {result.metric}|, mean over layers; 95 % intervals over prompts. {result.model} · "
     said += f"{len(result.tokens)} prompts · {correlated} {cells} cells at most a panel."
     return _framed(figure, "", said)
@@ -335,13 +334,13 @@ def heat_map(
     rows: Sequence[object] | None = None,
     columns: Sequence[object] | None = None,
     *,
-    title: str = "",
+    title: str | None = None,
     row: str = "layer",
     column: str = "head",
     unit: str = "",
     signed: bool | None = None,
     width: float | None = None,
-    caption: str = "",
+    caption: str | None = None,
 ) -> Any:
     """A table of numbers as a Matplotlib figure: colours that end at the 99th percentile of sizes, grey where there is no number.
 
@@ -350,13 +349,13 @@ def heat_map(
             one number per cell, such as `table.pivot(index="layer", columns="channel", values="previous")`, with its labels.
         rows: A label per row; None means those of the table, else numbers.
         columns: A label per column, likewise.
-        title: Above the figure.
+        title: Above the figure; None means none.
         row: What a row is.
         column: What a column is.
         unit: What the numbers are.
         signed: Whether colours have two ends, with white at 0; None means if a number is negative.
         width: Inches; None means one column of a paper.
-        caption: Below the figure.
+        caption: Below the figure; None means none.
 
     Raises:
         InputError: if the values have not two axes, or there is not one label per row and column.
@@ -389,9 +388,9 @@ def scatter(
     *,
     names: tuple[str, str] = ("first", "second"),
     labels: Sequence[str] = (),
-    title: str = "",
+    title: str | None = None,
     width: float | None = None,
-    caption: str = "",
+    caption: str | None = None,
 ) -> Any:
     """Two numbers per thing as a Matplotlib figure, with the line of equal numbers and Pearson's r.
 
@@ -402,7 +401,7 @@ def scatter(
         labels: A name per thing; the `MOST_NAMED` that are largest in either are written.
         title: Above the figure; r and the number of things follow.
         width: Inches; None means one column of a paper.
-        caption: Below the figure.
+        caption: Below the figure; None means none.
 
     Raises:
         InputError: if the two differ in shape, or have no number in common.
@@ -424,7 +423,7 @@ def scatter(
     r = f"r = {np.corrcoef(x, y)[0, 1]:.3f}, " if varies else ""
     place.set_xlabel(names[0])
     place.set_ylabel(names[1])
-    return _framed(figure, f"{title}\n{r}{len(x)} numbers".strip(), caption)
+    return _framed(figure, f"{title or ''}\n{r}{len(x)} numbers".strip(), caption)
 
 
 def _apart(
@@ -443,23 +442,23 @@ def _apart(
 def lines(
     values: Mapping[str, Any],
     *,
-    title: str = "",
+    title: str | None = None,
     xlabel: str = "layer",
     ylabel: str = "",
     x: Any = None,
     width: float | None = None,
-    caption: str = "",
+    caption: str | None = None,
 ) -> Any:
     """Lines by layer as a Matplotlib figure.
 
     Args:
         values: By name a number per layer.
-        title: Above the figure.
+        title: Above the figure; None means none.
         xlabel: What lies along the lines.
         ylabel: What the numbers are.
         x: Labels along the lines; None means numbers from 0.
         width: Inches; None means one column of a paper.
-        caption: Below the figure.
+        caption: Below the figure; None means none.
 
     Raises:
         InputError: if there is no line, or lines have more than one axis or no number.
@@ -750,18 +749,35 @@ def _inches(width: float | None, usual: float) -> float:
     return usual if width is None else real_number(width, "width", above=0.0)
 
 
-def _framed(figure: Any, title: str, caption: str = "") -> Any:
-    """The figure with a title above and a caption below, in lines as long as it is wide, by which it grows; no empty space remains."""
-    wide = figure.get_figwidth()
-    head = [line for part in title.splitlines() for line in wrap(_title(part), int(TITLE_LETTERS * wide))]
-    text = caption if len(caption) <= LONGEST_CAPTION else caption[: LONGEST_CAPTION - 1] + "…"
-    foot = wrap(text, int(CAPTION_LETTERS * wide))
-    figure.set_figheight(figure.get_figheight() + TITLE_LINE * len(head) + CAPTION_LINE * len(foot))
-    figure.suptitle("\n".join(head), x=0.01, ha="left", fontsize=8)
-    if foot:
-        sign(figure, "\n".join(foot))
-    figure.canvas.draw()
-    figure.set_figheight(min(figure.get_figheight(), figure.get_tightbbox().height + 0.06))
+def _framed(figure: Any, title: str | None, caption: str | None = None) -> Any:
+    """The figure with a title of ours and a caption, cut where they are long."""
+    cut = "\n".join(_cut(part, LONGEST_TITLE) for part in (title or "").splitlines())
+    return framed(figure, cut, _cut(caption or "", LONGEST_CAPTION))
+
+
+def framed(figure: Any, title: str | bool | None = True, caption: str | bool | None = True) -> Any:
+    """The figure with a title above and a caption below, in lines as long as it is wide, by which it grows; no empty space remains.
+
+    Args:
+        figure: Of Matplotlib.
+        title: What is written above; True leaves what is there, None writes nothing.
+        caption: What is written below, likewise.
+    """
+    wide, grown = figure.get_figwidth(), 0.0
+    if title is not True:
+        parts = (title or "").replace("$", r"\$").splitlines()
+        head = [line for part in parts for line in wrap(part, int(TITLE_LETTERS * wide))]
+        grown += TITLE_LINE * (len(head) - len(figure.get_suptitle().splitlines()))
+        figure.suptitle("\n".join(head), x=0.01, ha="left", fontsize=8)
+    if caption is not True:
+        foot = wrap(caption or "", int(CAPTION_LETTERS * wide))
+        grown += CAPTION_LINE * (len(foot) - len(figure.get_supxlabel().splitlines()))
+        if foot or figure.get_supxlabel():
+            sign(figure, "\n".join(foot))
+    if title is not True or caption is not True:
+        figure.set_figheight(figure.get_figheight() + grown)
+        figure.canvas.draw()
+        figure.set_figheight(min(figure.get_figheight(), figure.get_tightbbox().height + 0.06))
     return figure
 
 

@@ -42,7 +42,7 @@ from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import shortened, special_positions, told_apart, visible, word_numbers
-from tl_ffblock.signatures import refuse_options
+from tl_ffblock.signatures import PLURAL, in_plural, refuse_options, refuse_value
 from tl_ffblock.views.figures import heat_map, lines, page_figure, scatter
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
@@ -360,7 +360,7 @@ def result_figure(
 
     Args:
         result: Any result.
-        of: The kind of component to draw as a heat map, such as "head"; with the other two the kinds are all where it is None.
+        of: The kind of component to draw as a heat map, such as "heads"; with the other two the kinds are all where it is None.
         against: Another result, whose numbers are along the vertical axis of a scatter plot, matched by layer, head, position.
         by_layer: Whether lines are drawn: of each kind the sum over heads and positions of every layer. That of the residual
             stream is what has accumulated before the layer.
@@ -371,8 +371,8 @@ def result_figure(
         InputError: if there is no such kind, two results have no number in common, numbers of the result are not to be summed, or
             there are none to draw.
     """
+    own = ("of", "against", "by_layer", "width", "title", "caption")
     if of is None and against is None and not by_layer:
-        own = ("of", "against", "by_layer", "width")
         refuse_options(f"{type(result).__name__}.figure", page_of.dispatch(type(result)), options, own)
         data = page_of(result, **options)
         numbers = data.runs[0].blocks.get("numbers")
@@ -383,22 +383,31 @@ def result_figure(
         if not drawn:
             raise InputError(f"{type(result).__name__}.figure: its table has no values to draw; draw to_dataframe().")
         return page_figure(data, width)
-    refuse_options(f"{type(result).__name__}.figure", result_figure, options)
+    refuse_options(f"{type(result).__name__}.figure", table_page, options, own)
     heading = result.summary()[0]
     if against is not None:
         return _scatter(result, against, of, heading, width)
     grids = {grid["title"]: grid for grid in _grids(result)}
-    if of is not None and of not in grids:
-        raise InputError(
-            f"of={of!r}: the table of this {type(result).__name__} has {', '.join(grids) or 'no heat maps'}."
-        )
+    kind = _kind(of, grids)
     if by_layer:
         if not isinstance(result, SUMMED) or any(grid["row"] != "layer" for grid in grids.values()) or not grids:
             raise InputError(f"by_layer: numbers of a {type(result).__name__} are not summed over heads and positions.")
-        shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if of in (None, name)}
+        shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if kind in (None, name)}
         return lines(shown, title=f"{heading}\nsums over heads and positions", width=width)
-    grid, note = {name: grids[of][name] for name in ("rows", "columns", "row", "column")}, grids[of]["note"]
-    return heat_map(grids[of]["values"], **grid, title=f"{heading}: {of}", signed=True, width=width, caption=note)
+    drawn, name = grids[kind], PLURAL.get(kind, kind)
+    grid = {axis: drawn[axis] for axis in ("rows", "columns", "row", "column")}
+    return heat_map(
+        drawn["values"], **grid, title=f"{heading}: {name}", signed=True, width=width, caption=drawn["note"]
+    )
+
+
+def _kind(of: Any, kinds: Iterable[str]) -> Any:
+    """The kind of component that a caller names, as the table has it; None where none is named."""
+    names = {PLURAL.get(kind, kind): kind for kind in kinds}
+    asked = in_plural(of, "of")
+    if asked is not None and not (isinstance(asked, str) and asked in names):
+        refuse_value("of", of, tuple(f'"{name}"' for name in names) or ("None",))
+    return None if asked is None else names[asked]
 
 
 @figure_of.register(PatchingComparison)
@@ -432,7 +441,8 @@ def _scatter(first: Result, second: Any, of: str | None, heading: str, width: fl
         named = (", ".join(labels) or "nothing" for labels in (one, two))
         raise InputError(f"against: numbers are by {' and by '.join(named)}: expected results of the same components.")
     both = mine.rename(columns={x: "first"}).merge(theirs.rename(columns={y: "second"})[[*common, "second"]], on=common)
-    both = both[both["kind"] == of] if of is not None and "kind" in common else both
+    kind = _kind(of, mine["kind"].unique() if "kind" in common else ())
+    both = both if kind is None else both[both["kind"] == kind]
     if both.empty:
         raise InputError(
             "against: the two results have no component in common: make both of the same kinds, layers and positions."

@@ -191,7 +191,10 @@ def test_numbers_of_circuits_are_as_stated() -> None:
     areas = f"CMD is {curves[0].cmd:.3f} and CPR {curves[0].cpr:.3f}"
     assert ends in page and gives in page and areas in page and f"have a CMD of {curves[1].cmd:.2f}" in page
     measured = ffb.edge_patching(model, *pair, target, ffb.Circuit.topn(edges, 100))
-    assert f"the 100 largest edges Pearson's correlation of estimates with measured effects is {measured.correlation(edges):.2f}." in page
+    assert (
+        f"the 100 largest edges Pearson's correlation of estimates with measured effects is {measured.correlation(edges):.2f}."
+        in page
+    )
 
 
 @pytest.mark.slow

@@ -683,8 +683,8 @@ def _run(
     tracks = _step_tracks(steps, *changes) or [size_track({scope: maps[scope] for scope in steps}, cells)]
     blocks: dict[str, PageBlock] = {"contributions": contribution_block(maps, steps, columns, tracks)}
     if not maps.signed:
-        for axis, tables in (("head", maps.heads), ("expert", maps.experts)):
-            blocks |= _split_blocks(maps, axis, tables, preferred)
+        blocks |= _split_blocks(maps, "head", maps.heads, preferred)
+        blocks |= _split_blocks(maps, "expert", maps.experts, preferred)
     return PageRun(name, tuple(visible(token) for token in maps.tokens), blocks)
 
 

@@ -272,7 +272,7 @@ ATTRIBUTIONS = {
     "a table of five rows": odd(lambda g: g.a.to_dataframe(5), "of=5", "Did you mean `k=5`?"),
     "a table of five estimates": odd(lambda g: g.pe.to_dataframe(5), "PatchingEstimates.to_dataframe takes no arguments; 1 was given.", error=CallError),
     "shares of a text": odd(lambda g: ffb.average_shares("cat"), "average_shares of str"),
-    "a figure without title": odd(lambda g: g.a.figure(titel=None), "Attribution.figure has no argument `titel`. Did you mean `title`?", error=CallError),
+    "a figure without title": odd(lambda g: g.a.figure(titles=None), "Attribution.figure has no argument `titles`. Did you mean `title`?", error=CallError),
     "a figure of another option": odd(lambda g: g.pe.figure(of="heads", nothing=1), "PatchingEstimates.figure has no argument `nothing`", error=CallError),
     "a table of another name": odd(lambda g: g.a.to_dataframe("head"), "of='head'", "Did you mean `heads`?"),
     "token maps of another part": odd(lambda g: g.a.token_maps("head"), "'head'"),

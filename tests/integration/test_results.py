@@ -360,7 +360,8 @@ def test_a_result_is_looked_at(name: str, tmp_path: Path) -> None:
     own, bare = result.figure(**where), result.figure(**where, title=None, caption=None)
     (axis, *_) = own.axes
     assert axis.images or axis.lines or axis.patches or axis.collections
-    assert own.get_suptitle() and bare.get_suptitle() == bare.get_supxlabel() == ""
+    assert own.get_suptitle() or own.get_supxlabel()
+    assert bare.get_suptitle() == bare.get_supxlabel() == ""
     assert bare.get_figheight() < own.get_figheight()
     mine = result.figure(**where, title="Costs $5, not $6", caption="Mine.")
     assert (mine.get_suptitle(), mine.get_supxlabel()) == (r"Costs \$5, not \$6", "Mine.")

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -251,6 +252,10 @@ def test_the_result_is_labelled(family: str) -> None:
     counts = [int((off_diagonal & ~np.isnan(effect)).sum()) for effect in first.effects.values()]
     measured = f"{first.model} · {len(first.tokens)} prompts · {max(counts)} off-diagonal cells at most a panel."
     assert " ".join(first.figure().get_supxlabel().split()).endswith(measured)
+    titled = first.figure(title="a title that is as long as the figure is wide " * 2)
+    texts = (titled._suptitle, titled.legends[0], titled.axes[1].title)
+    tops = [text.get_window_extent(titled.canvas.get_renderer()) for text in texts]
+    assert tops[0].y0 >= tops[1].y0 and not any(a.overlaps(b) for a, b in pairwise(tops))
     other = ffb.causal_validation(model, prompts, METRIC, plan=SamplePlan(n_cells=4, seed=1), scope="Attn")
     assert any((other.columns[name] != first.columns[name]).any() for name in ("query", "key"))
 

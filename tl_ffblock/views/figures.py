@@ -769,6 +769,10 @@ def framed(figure: Any, title: str | bool | None = True, caption: str | bool | N
         head = [line for part in parts for line in wrap(part, int(TITLE_LETTERS * wide))]
         grown += TITLE_LINE * (len(head) - len(figure.get_suptitle().splitlines()))
         figure.suptitle("\n".join(head), x=0.01, ha="left", fontsize=8)
+        below = (0, 0, 1, 1 - TITLE_LINE * len(head) / (figure.get_figheight() + grown))
+        for legend in figure.legends:  # which would lie where the title is
+            legend.set_bbox_to_anchor(below)
+            figure.get_layout_engine().set(rect=below)
     if caption is not True:
         foot = wrap(caption or "", int(CAPTION_LETTERS * wide))
         grown += CAPTION_LINE * (len(foot) - len(figure.get_supxlabel().splitlines()))

@@ -86,6 +86,15 @@ class Screen:
             self.settle()
         self.page.evaluate(menus, False)
 
+    def see(self, view: str) -> None:
+        """Go to a view, whose tab may be in the list of further ones."""
+        tab = self.page.locator(f"#views [data-view={view}]")
+        if tab.count():
+            tab.click()
+        else:
+            self.page.locator("#further").select_option(view)
+        self.settle()
+
     def tick(self, name: str) -> None:
         """Click a box in the menu "more", by its id."""
         self.page.locator("#colours summary").click()

@@ -201,6 +201,18 @@ def test_attributions_averaged_by_position_open_as_an_overview(show: Shower) -> 
     assert page_of(estimated).start.view == "numbers"
 
 
+def test_the_last_row_of_streams_by_position_is_the_end() -> None:
+    """It is no layer's input; heads have no such row, and the heading says where its number stands."""
+    prompts = [attribution(tuple(f"{word}{at}" for at in range(n))) for n, word in ((4, "a"), (5, "b"))]
+    streams = average([one.token_maps() for one in prompts], {"first": 0, "END": -1})
+    streams.values[:, -1] += 100.0
+    block = page_of(streams).runs[0].blocks["numbers"]
+    assert block.maps[0]["rows"] == (*map(str, range(prompts[0].n_layers)), "end")
+    assert block.heading.startswith("End, residual: ")
+    heads = average([one.token_maps("heads") for one in prompts], {"first": 0, "END": -1})
+    assert page_of(heads).runs[0].blocks["numbers"].maps[0]["rows"] == tuple(map(str, range(prompts[0].n_layers)))
+
+
 def test_a_difference_of_averages_is_in_points_and_names_its_sides(
     show: Shower, prompts: list[ContributionMaps], build: Builder
 ) -> None:

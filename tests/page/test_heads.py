@@ -93,6 +93,28 @@ def test_all_heads_are_small_maps_that_open(show: Shower) -> None:
     assert screen.problems == []
 
 
+def test_a_chosen_head_stands_out_among_all(show: Shower) -> None:
+    """The others are pale, on the page and in its file; of lines there are its own alone; Escape lets go, and no head chosen is none pale."""
+    pale = "Array.from(document.querySelectorAll('.grid-line:nth-child(2) .grid-cell'), (cell) => Number(getComputedStyle(cell).opacity) < 0.5)"
+    maps = planted_heads(6, 2, 3)
+    screen = show(html=maps.to_html(view="all", layer=1, channel="head 2"))
+    screen.settle()
+    assert screen.page.evaluate(pale) == [True, True, False]
+    assert screen.page.locator(".grid-head.chosen").all_inner_texts() == ["2"]
+    assert screen.save("svg")[1].decode().count('fill-opacity="0.7"') == 2
+    screen.page.locator(".rail rect[data-channel='head 1']").first.click()
+    screen.settle()
+    assert screen.page.evaluate(pale) == [True, False, True]
+    screen.page.keyboard.press("Escape")
+    screen.settle()
+    assert screen.page.evaluate(pale) == [False] * 3 and screen.page.locator(".grid-head.chosen").count() == 0
+    lines = show(html=maps.to_html(view="heads", layer=1, channel="head 2"))
+    lines.settle()
+    assert lines.page.evaluate(TOUCHED) == [list(range(6)), list(range(4))]
+    assert show(html=maps.to_html()).page.evaluate(pale) == [False] * 3
+    assert screen.problems == [] and lines.problems == []
+
+
 @pytest.mark.parametrize("n", [2, 300])
 def test_lines_of_short_and_long_texts(show: Shower, n: int) -> None:
     """Of two tokens as of three hundred every row and every column that has a line shows its end."""
@@ -115,8 +137,7 @@ def test_contributions_by_head_have_the_same_views(build: Builder, show: Shower)
     maps = build(5)
     heads = {scope: torch.stack([values, 0.5 * values], 1) for scope, values in maps.values.items()}
     screen = show(dataclasses.replace(maps, heads=HeadTable(heads, maps.layers, ("head 0", "residual"))))
-    screen.page.get_by_role("tab", name="Heads", exact=True).click()
-    screen.settle()
+    screen.see("heads")
     screen.page.locator("#figure select").select_option("Atb by head")
     screen.settle()
     assert screen.page.evaluate(INK) > 0

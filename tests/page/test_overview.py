@@ -44,19 +44,31 @@ def of_length(build: Builder, n: int) -> ContributionMaps:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("n", [9, 41])
-@pytest.mark.parametrize("of", ["target", "text", "two runs"])
+@pytest.mark.parametrize("of", ["target", "text", "two runs", "difference", "two targets"])
 def test_little_stands_before_the_first_cell(build: Builder, show: Shower, n: int, of: str) -> None:
-    """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target, without, and of two runs, whose choice is two more."""
+    """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target, without, of two runs or targets, and of their difference.
+
+    The question has one line.
+    """
     maps = dataclasses.replace(of_length(build, n), model="before")
     beside = {"beside": (attribution(maps.tokens, model="before"),)} if of == "target" else {}
     beside |= {"against": dataclasses.replace(maps * 2.0, model="after")} if of == "two runs" else {}
     context = {"viewport": {"width": 1280, "height": 900}}
-    screen = show(maps, view="overview", context=context, **beside)
-    assert screen.page.locator("#run").is_visible() == (of == "two runs")
+    if of == "two targets":
+        one = attribution(maps.tokens)
+        html = one.to_html(
+            against=dataclasses.replace(one, tokens=one.tokens / 2, residual=one.residual / 2, value=4.0)
+        )
+        screen = show(html=html, context=context, address="#run=2")
+        screen.settle()
+    else:
+        screen = show(maps - 0.5 * maps if of == "difference" else maps, view="overview", context=context, **beside)
+    assert screen.page.locator("#pair").is_visible() == of.startswith("two")
+    assert screen.page.locator("h1").bounding_box()["height"] < 32
     found = screen.page.evaluate(BEFORE)
     assert found["top"] < 260
     assert found["words"] <= 80
-    assert len(found["controls"]) <= (10 if of == "two runs" else 8), found["controls"]
+    assert len(found["controls"]) <= 8, found["controls"]
     assert screen.problems == [] and screen.overflow() <= 0
 
 
@@ -528,9 +540,12 @@ def test_two_attributions_and_their_difference_have_one_scale(show: Shower) -> N
         ]
         assert brought == pytest.approx(expected.entering.tolist(), rel=6e-3)
         ends.append(screen.page.locator("#figure .legend ~ text").all_text_contents()[:3])
-        assert screen.page.locator("#ref-run-group").is_hidden()
+        assert screen.page.locator("#pair").input_value() == f"{number}-{number}"
     assert ends[0] == ends[1] == ends[2]
-    assert screen.page.locator("h1").inner_text().startswith("What makes the difference of logit difference")
+    assert screen.page.locator("h1").inner_text() == "Why “<b·onclick=x>” and not “·John”? Difference: +4 logits"
+    screen.page.locator("#pair").select_option("0-0")
+    screen.settle()
+    assert screen.page.locator("h1").inner_text().endswith("? +8 logits")
     assert screen.problems == []
 
 

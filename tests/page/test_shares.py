@@ -59,8 +59,7 @@ def opened(show: Shower, html: str, width: int = 1400, view: str = "") -> Screen
     screen = show(html=html, width=width)
     screen.settle()
     if view:
-        screen.page.locator(f"#views [data-view={view}]").click()
-        screen.settle()
+        screen.see(view)
     return screen
 
 
@@ -80,8 +79,7 @@ def test_the_page_shows_the_shares_and_runs_nothing_of_the_tokens(show: Shower, 
     assert shown == pytest.approx(result.tokens.tolist(), rel=6e-3)
     assert screen.page.locator("h1").inner_text() == "What makes the <b onclick=x>? +2.5"
     assert screen.overflow() <= 0
-    screen.page.locator("#views [data-view=numbers]").click()
-    screen.settle()
+    screen.see("numbers")
     screen.page.locator(".share-map svg").first.focus()
     screen.page.keyboard.press("ArrowDown")
     screen.page.keyboard.press("ArrowRight")
@@ -119,7 +117,7 @@ def test_a_share_is_rounded_once(show: Shower) -> None:
     result = attribution(tokens=tokens, residual=tokens.expand(LAYERS + 1, N), parts=parts)
     screen = opened(show, result.to_html())
     assert set(screen.page.locator(".shared .chip span").all_inner_texts()) == {"+3.55"}
-    screen.page.locator("#views [data-view=numbers]").click()
+    screen.see("numbers")
     screen.page.locator(".share-map svg").first.focus()
     screen.page.keyboard.press("ArrowDown")
     assert screen.page.locator(".share-said").first.inner_text().endswith(": +3.55")
@@ -177,8 +175,7 @@ def test_a_token_of_a_continuation_opens_its_overview(show: Shower) -> None:
     screen.page.go_back()
     screen.settle()
     assert said()[2] == "this", "Back undoes the choice"
-    screen.page.locator("#views [data-view=numbers]").click()
-    screen.settle()
+    screen.see("numbers")
     picture = screen.page.locator(".share-map svg image").bounding_box()
     own, zero = (screen.page.evaluate(PIXEL, [2, column]) for column in (4, 1))
     assert own != zero, "what cannot be is no zero"

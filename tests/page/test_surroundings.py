@@ -226,11 +226,10 @@ def grave_findings(screen: Screen) -> list[Any]:
     screen.page.locator("body[data-state=drawn]").wait_for(timeout=60_000)
     screen.page.evaluate(AXE.read_text(encoding="utf-8"))
     found = []
-    views = [tab.get_attribute("data-view") for tab in screen.page.locator("#views [data-view]").all()]
+    views = screen.page.evaluate(VIEWS)
     for view in views if len(views) > 1 else [""]:
         if view:
-            screen.page.evaluate(PRESS, view)
-            screen.settle()
+            screen.see(view)
         screen.page.evaluate("document.querySelectorAll('details').forEach((menu) => { menu.open = true; })")
         violations = screen.page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
         found += [
@@ -241,10 +240,9 @@ def grave_findings(screen: Screen) -> list[Any]:
 
 EASY = ("region", "heading-order")
 """Rules of less weight that the pages keep, too: everything lies in a landmark, headings leave out no level."""
-PRESS = """(view) => {
-    const tab = document.querySelector(`#views [data-view=${view}]`);
-    if (tab.getAttribute("aria-selected") !== "true") { document.body.dataset.state = "asked"; tab.click(); }
-}"""
+VIEWS = """() => [...Array.from(document.querySelectorAll("#views [data-view]"), (tab) => tab.dataset.view),
+    ...Array.from(document.querySelectorAll("#further option[value]:not([value=''])"), (option) => option.value)]"""
+"""The views of a page: tabs, and those of the list of further ones."""
 
 
 @needs_axe

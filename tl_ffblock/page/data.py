@@ -272,7 +272,10 @@ def _kind_of(block: PageBlock, view: View) -> str:
 
 @dataclass(frozen=True)
 class PageStart:
-    """Where the page opens: a channel of the first block, the positions of a row and a column, a run and the one compared with."""
+    """Where the page opens: a channel of the first block, the positions of a row and a column, a run and the one compared with.
+
+    `heads` are the numbers of heads that are chosen, "3" or "3.7"; "" means none.
+    """
 
     layer: int
     scope: str
@@ -281,6 +284,7 @@ class PageStart:
     run: int = 0
     ref_run: int = 0
     view: View = "maps"
+    heads: str = ""
 
 
 @dataclass(frozen=True)

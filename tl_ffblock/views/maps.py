@@ -150,7 +150,7 @@ def token_page(
         maps: Maps, or numbers by position.
         layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
         channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first. Views of all heads
-            draw the others, too.
+            mark it: "heads" draws its lines alone, "all" the others pale.
         view: "overview" (all layers), "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head); None
             means the overview, with `layer` the maps, of heads without it "all".
         segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads can
@@ -306,6 +306,7 @@ def token_maps_page(
     number, name = _start_map(maps, layer, channel)
     to, from_ = _largest_cell(maps[name, number], maps)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
+    chosen = channel is not None and view in ("heads", "all")
     shown = tuple(visible(token) for token in labels or maps.tokens)
     text = replace(_page_text(maps, segments), named=bool(details), details=tuple(map(visible, details)))
     blocks = {
@@ -316,7 +317,7 @@ def token_maps_page(
         heading=next(iter((further or runs).values())).kind,
         text=text,
         runs=tuple(_with_panels(PageRun(run, shown, held), maps, beside, text, ()) for run, held in blocks.items()),
-        start=PageStart(number, name, to, from_, view=view),
+        start=PageStart(number, name, to, from_, view=view, heads=str(maps.channels.index(channel)) if chosen else ""),
         layered=maps.layered,
     )
 
@@ -333,7 +334,9 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
     places = tuple(visible(label) for label in labels)
     numbers = torch.stack([maps.values[:, :, 0] for maps in runs.values()])
     _, n_layers, n_channels, n_places = numbers.shape
-    layers, channels = tuple(map(str, first.layers)), tuple(name.removeprefix("head ") for name in first.channels)
+    streams = first.channels == ("residual",)  # whose last row is no layer's input
+    layers = (*map(str, first.layers[:-1]), "end" if streams else str(first.layers[-1]))
+    channels = tuple(name.removeprefix("head ") for name in first.channels)
     rows, columns = ("layer", layers), (first.column, places)
     if n_channels == 1:
         drawn = [(first.kind, rows, columns, numbers[:, :, 0])]
@@ -345,10 +348,11 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
         both = ("layer.head", tuple(f"{layer}.{channel}" for layer in layers for channel in channels))
         drawn = [(first.kind, both, columns, numbers.flatten(1, 2))]
     layer, channel, at = np.unravel_index(int(numbers[0].abs().nan_to_num(0.0).argmax()), numbers.shape[1:])
-    where = f"Layer {layers[layer]}, {first.channels[channel]}"
+    number = typographic(significant(float(numbers[0, layer, channel, at])))
+    where = "End" if layers[layer] == "end" else f"Layer {layers[layer]}"
     note = f"Each cell is the share {first.column} the position."
     block = NumbersBlock(
-        heading=f"{where}: {typographic(significant(float(numbers[0, layer, channel, at])))} {first.column} “{places[at]}”",
+        heading=f"{where}, {first.channels[channel]}: {number} {first.column} “{places[at]}”",
         facts=f"{first.model} · {first.kind} · {n_layers} layers · {n_places} positions",
         maps=tuple(
             shares_map(title[:1].upper() + title[1:], note, down, across, cells[0], dict(_others(cells[1:], names)))

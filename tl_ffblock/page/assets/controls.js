@@ -1,6 +1,6 @@
 /* The reader's controls: each sets a field of the selection, and is written from it. */
 
-import { chosenLogit } from "./logit.js";
+import { hasLogit } from "./logit.js";
 import { channelWords } from "./phrases.js";
 import { closerAround, findPosition, makesShares } from "./selection.js";
 import { MANY_TOKENS } from "./shares.js";
@@ -24,6 +24,18 @@ function channelOptions(data) {
   return groups.length === 1 ? groups[0][1] : groups.map(([label, options]) => element("optgroup", { label }, options));
 }
 
+/** Whether a run is chosen alone: of targets, and of the ends of an interval, none is drawn against another. */
+function isAlone(data) {
+  return hasLogit(data) || intervalRuns(data).length > 0;
+}
+
+/** The runs of the overview, each alone or against another: "1-0". */
+function pairOptions(data) {
+  const every = data.runs.map((run, index) => ({ ...run, index }));
+  const pairs = isAlone(data) ? every.map((run) => [run, run]) : every.flatMap((run) => [...every.filter((other) => other !== run), run].map((other) => [run, other]));
+  return pairs.map(([run, other]) => option(`${run.index}-${other.index}`, run === other ? run.name : `${run.name} against ${other.name}`));
+}
+
 const CELL_WORDS = {
   others: "share of the others", row: "share of row", column: "share of column", none: "norm",
 };
@@ -32,6 +44,8 @@ const RANGE_WORDS = { percentile: "99th percentile", "off-diagonal": "largest of
 export function fillControls(data) {
   byId("scope").replaceChildren(...channelOptions(data));
   byId("ref").replaceChildren(option("", "nothing"), ...channelOptions(data));
+  byId("pair").replaceChildren(...pairOptions(data));
+  if (hasLogit(data)) byId("further").after(byId("pair-group")); // above such an overview there is no other line
   for (const id of ["run", "ref-run"]) byId(id).replaceChildren(...data.runs.map((run, index) => option(index, run.name)));
   byId("layer").replaceChildren(...data.layers.map((layer) => option(layer, layer)));
   byId("cells").replaceChildren(...Object.entries(CELL_WORDS).map(([value, label]) => option(value, label)));
@@ -65,6 +79,10 @@ export function connectControls(bench) {
   for (const [id, [field, read = String]] of Object.entries(SELECTS)) {
     byId(id).addEventListener("change", () => bench.go({ [field]: read(byId(id).value) }));
   }
+  byId("pair").addEventListener("change", () => {
+    const [run, refRun] = byId("pair").value.split("-").map(Number);
+    bench.go(isAlone(bench.data) ? { run } : { run, refRun });
+  });
   for (const [id, field] of Object.entries(CHECKS)) {
     byId(id).addEventListener("change", () => bench.go({ [field]: byId(id).checked ? 1 : 0 }));
   }
@@ -120,10 +138,11 @@ function pressed(id, on) {
 /** @type {Record<string, [string, ((scene: any) => boolean)?]>} */
 const TOOLBAR = {
   "scope-group": ["scope", ({ data }) => data.channels.size > 1], "run-group": ["run", ({ data }) => data.runs.length > 1],
-  "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data, selection }) => data.runs.length > 1 && !intervalRuns(data).length && !(selection.view === "overview" && chosenLogit(data, selection))],
+  "pair-group": ["pair", ({ data }) => data.runs.length > 1],
+  "ref-group": ["ref", ({ data }) => data.channels.size > 1 || data.runs.length > 1], "ref-run-group": ["refRun", ({ data }) => data.runs.length > 1 && !intervalRuns(data).length],
   "layer-group": ["layer", ({ data }) => data.layered], "cells-group": ["cells", ({ data, selection }) => !data.block(selection.scope).signed],
   "range-label": ["range"], "root-label": ["root"], "each-label": ["each", ({ maps }) => maps.length > 2],
-  "zoom-group": ["zoom", ({ data, selection }) => data.words.length >= MANY_TOKENS || selection.zoom !== ""],
+  closer: ["zoom", ({ data, selection }) => data.words.length >= MANY_TOKENS || selection.zoom !== ""],
 };
 
 /** Shows the controls that change what a view draws, and no other; `fields` are those that it is drawn from. */
@@ -168,7 +187,8 @@ export function markControls(scene, { controls, withoutOwn = false }) {
   byId("hide-special").checked = selection.hide.includes("special");
   byId("hide-first").checked = selection.hide.includes("first");
   pressed("read", selection.read === "column");
-  byId("whole").hidden = selection.zoom === "";
+  byId("whole").hidden = selection.zoom === "" || !controls.includes("zoom");
+  byId("pair").value = `${selection.run}-${isAlone(data) ? selection.run : selection.refRun}`;
   markToolbar(scene, controls);
   markRanges(scene, withoutOwn);
   if (hasMaps(data)) { markSorts(scene); markCells(scene); }

@@ -21,6 +21,7 @@ export interface PageStart {
   run: number;
   refRun: number;
   view: "overview" | "maps" | "heads" | "all" | "scores" | "memories" | "numbers" | "graph" | "logit";
+  heads: string;
 }
 
 /** A number that is attributed; nodes have rank and probability of its `token`. */

@@ -2,7 +2,7 @@
 
 import { labelStep } from "./furniture.js";
 import { tableOfHeads } from "./heads_figure.js";
-import { blockChoice, headBlock, headKeysOf, isResidual } from "./heads_view.js";
+import { blockChoice, headBlock, headKeysOf, isResidual, shownHeads } from "./heads_view.js";
 import { mapPicture, smallMap } from "./maps_view.js";
 import { cellMeaning } from "./phrases.js";
 import { inPieces } from "./place.js";
@@ -11,7 +11,7 @@ import { allowsShares } from "./selection.js";
 import { element, fitText, svg, text, textWidth } from "./svg.js";
 
 const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
-const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22 };
+const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22, pale: 0.3 };
 
 /** How the cells are shown: those of which the page makes no shares as they are. */
 function gridCells({ data, selection }) {
@@ -30,6 +30,11 @@ function gridKeys(scene) {
 function gridNote(scene) {
   const without = gridKeys(scene).length < headKeysOf(scene.data, scene.selection).length;
   return GRID_NOTE + (without ? " The residual brings each token only its own, so it has no shares of the others and no column." : "");
+}
+
+/** Whether a column's head is among those that are chosen; where none is, all are. */
+function isChosen({ data, selection }, key) {
+  return selection.heads === "" || shownHeads(data, selection).includes(data.channels.get(key).index);
 }
 
 /** What its drawing is made from; the layer and head that are selected are marks. */
@@ -64,14 +69,16 @@ export function gridView(scene, go, width) {
   const lines = places.map((line) => element("div", { className: "grid-line" }, [
     element("span", { className: "grid-layer", textContent: line[0].layer }), ...line.map(({ button }) => button),
   ]));
-  const heads = element("div", { className: "grid-line grid-heads" }, [
-    element("span", { className: "grid-layer" }),
-    ...keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; }),
-  ]);
+  const names = keys.map((key) => { const node = element("span", { className: "grid-head", textContent: shortHead(data, key) }); node.style.width = `${size}px`; return node; });
+  const heads = element("div", { className: "grid-line grid-heads" }, [element("span", { className: "grid-layer" }), ...names]);
   const cells = places.flat();
   inPieces(scene, cells.map(({ layer, key, button }) => () => button.append(smallMap(scene, layer, key, size, size))), () => heads.isConnected);
   const update = (now) => {
-    for (const { button, key, layer } of cells) button.classList.toggle("current", layer === now.selection.layer && key === now.selection.scope);
+    names.forEach((node, at) => node.classList.toggle("chosen", now.selection.heads !== "" && isChosen(now, keys[at])));
+    for (const { button, key, layer } of cells) {
+      button.classList.toggle("current", layer === now.selection.layer && (now.selection.heads === "" ? key === now.selection.scope : isChosen(now, key)));
+      button.style.opacity = isChosen(now, key) ? "" : String(GRID.pale);
+    }
   };
   const nodes = [element("div", { className: "toggles" }, [blockChoice(scene, go)]), element("p", { className: "note", textContent: `${gridNote(scene)} A click opens a map.` }), element("div", { className: "grid" }, [heads, ...lines])];
   return { nodes, update };
@@ -95,7 +102,8 @@ export function gridFigure(scene, width) {
     return wide && at % every ? text("", x, 0) : text(fitText(shortHead(data, key), 10, Math.max(step, 24)), x, GRID.head - 5, { ...style, "text-anchor": "middle" });
   });
   const frames = pictures.map(({ x, y }) => svg("rect", { x, y, width: size, height: size, fill: "none", stroke: palette.line, "stroke-width": 0.5 }));
-  return { groups: [{ x: 0, y: 0, pictures, nodes: [...layers, ...heads, ...frames] }], height: GRID.head + data.layers.length * step };
+  const pale = keys.flatMap((key, at) => (isChosen(scene, key) ? [] : [svg("rect", { x: GRID.label + at * step, y: GRID.head, width: size, height: data.layers.length * step, fill: palette.paper, "fill-opacity": 1 - GRID.pale })]));
+  return { groups: [{ x: 0, y: 0, pictures, nodes: [...layers, ...heads, ...frames, ...pale] }], height: GRID.head + data.layers.length * step };
 }
 
 export function gridWords(scene) {

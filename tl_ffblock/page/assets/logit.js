@@ -8,6 +8,11 @@ import { largest, limitOf } from "./shares.js";
 import { blocksOf, channelKey, intervalRuns } from "./tables.js";
 import { rangeWords, trackRanges } from "./tracks.js";
 
+/** Whether a page has the overview of a target. */
+export function hasLogit(data) {
+  return logitBlocks(data, 0).length > 0;
+}
+
 export function logitBlocks(data, run) {
   return Object.entries(data.runs[run].blocks).filter(([, block]) => block.kind === "logit");
 }
@@ -128,7 +133,7 @@ export function mapsQuestion({ data, selection }) {
   if (selection.run !== selection.refRun) return `What differs in “${data.runs[selection.run].name}” from “${data.runs[selection.refRun].name}”?`;
   const { component, before } = data.channels.get(selection.scope);
   const { sides } = data.block(selection.scope);
-  if (sides.length) return `What does a token take more of in ${sides[0]} than in ${sides[1]}?`;
+  if (sides.length) return `What is more in ${sides[0]} than in ${sides[1]}?`;
   const words = { FF: "feed-forward", ATTN: "attention", RES: "residual connection", LN: "norm" }[component];
   return words && selection.ref && selection.ref === before ? `What does each layer's ${words} change?` : "Where does each layer take from?";
 }

@@ -6,7 +6,7 @@ import { option } from "./controls.js";
 import { HATCHED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
 import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
-  besidesOf, chosenHead, chosenLogit, comesLater, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
+  besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
 } from "./logit.js";
 import { columnMark, frameAround } from "./marks.js";
 import { formatChange, formatNumber, formatPercent, formatRough } from "./numbers.js";
@@ -23,10 +23,6 @@ const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 3
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
 const ARCS = { widest: 7, thinnest: 1, named: 3, sag: 0.16, apart: 9, reach: 12 };
-
-export function hasLogit(data) {
-  return logitBlocks(data, 0).length > 0;
-}
 
 /** Whether a page has an overview: of a target, or of maps of several layers. */
 export function hasOverview(data) {

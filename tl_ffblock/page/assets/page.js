@@ -4,19 +4,19 @@ import { graphCard, graphFacts, graphFigure, graphFields, graphFind, graphLens, 
 import { drawCard, splitKeys } from "./card.js";
 import { offerCircuitsVis } from "./circuitsvis_view.js";
 import { paletteOf } from "./colours.js";
-import { connectControls, connectKeys, fillControls, fillHelp, markControls } from "./controls.js";
+import { connectControls, connectKeys, fillControls, fillHelp, markControls, option } from "./controls.js";
 import { mapsTable } from "./csv.js";
 import { connectExports, markExports } from "./exports.js";
 import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_view.js";
 import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
 import { hasHeads, headBlock, headKeysOf, headsFields, headsView, shownHeads } from "./heads_view.js";
-import { chosenLogit, logitMapChange, logitMapKey, logitTable, logitUnit, mapsQuestion } from "./logit.js";
+import { chosenLogit, hasLogit, logitMapChange, logitMapKey, logitTable, logitUnit, mapsQuestion } from "./logit.js";
 import { logitCard } from "./logit_card.js";
 import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
 import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
 import { formatChange, formatRough } from "./numbers.js";
 import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
-import { hasLogit, hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
+import { hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
 import { pairsFields, pairsView } from "./pairs_view.js";
 import { certificateText, mapsWords, sentenceText } from "./phrases.js";
 import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
@@ -42,7 +42,7 @@ const headKeysShown = (data, selection) => {
  */
 const VIEWS = [
   {
-    name: "overview", label: "Overview", there: hasOverview, keys: () => [], draw: logitView, fields: logitFields, controls: ["run", "refRun", "hide", "range", "root", "zoom"], withoutOwn: true,
+    name: "overview", label: "Overview", there: hasOverview, keys: () => [], draw: logitView, fields: logitFields, controls: ["pair", "hide", "range", "root", "zoom"], withoutOwn: true,
     words: overviewWords, figure: logitFigure, table: logitTable,
   },
   {
@@ -75,6 +75,10 @@ const VIEWS = [
 function viewNow(data, selection) {
   return VIEWS.find(({ name, there }) => name === selection.view && there(data)) || VIEWS.find(({ name, there }) => (name === "maps" || !hasMaps(data)) && there(data));
 }
+
+/* Where a page has more views than `MOST_TABS`, so many are tabs, the others a list. */
+const MOST_TABS = 3;
+const TABS = 2;
 
 const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
@@ -116,6 +120,7 @@ function drawHeading({ data, selection }) {
   writeText(byId("words-read").firstChild, heading);
   writeText(byId("answer"), answer);
   writeText(byId("facts"), factsOf(data, block || asked));
+  byId("facts").title = byId("facts").textContent;
   byId("answer").className = block && block.value < 0 ? "loss" : "gain";
 }
 
@@ -171,6 +176,7 @@ function drawView(scene) {
   const { data, selection } = scene;
   const view = viewNow(data, selection);
   for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
+  byId("further").value = byId("further").querySelector(`[value=${view.name}]`) ? view.name : "";
   byId("what").dataset.view = view.name;
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   const fields = view.fields ? view.fields(scene) : [];
@@ -334,7 +340,12 @@ function recolour() {
 }
 
 function connectPage() {
-  byId("views").replaceChildren(...VIEWS.filter(({ there }) => there(workbench.data)).map(({ name, label }) => {
+  const views = VIEWS.filter(({ there }) => there(workbench.data));
+  const [tabs, further] = views.length > MOST_TABS ? [views.slice(0, TABS), views.slice(TABS)] : [views, []];
+  byId("further").replaceChildren(Object.assign(option("", further.map(({ label }) => label).join(", ")), { hidden: true }), ...further.map(({ name, label }) => option(name, label)));
+  byId("further").hidden = further.length === 0;
+  byId("further").addEventListener("change", () => workbench.go({ view: byId("further").value }));
+  byId("views").replaceChildren(...tabs.map(({ name, label }) => {
     const tab = element("button", { type: "button", textContent: label });
     tab.setAttribute("role", "tab");
     tab.dataset.view = name;

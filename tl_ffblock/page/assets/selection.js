@@ -104,9 +104,9 @@ function openingPanel(data) {
  * @param {Data} data
  */
 export function openingSelection(data) {
-  const { scope, layer, to, from, run, refRun, view } = data.start;
+  const { scope, layer, to, from, run, refRun, view, heads } = data.start;
   return {
-    run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads: "", between: "", block: "",
+    run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads, between: "", block: "",
     cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
     root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1,

@@ -11,6 +11,9 @@ from contextlib import suppress
 
 from tl_ffblock.errors import InputError, brief
 
+QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+"""A token as targets have it."""
+_MINUS = re.compile(rf"(?P<token>{QUOTED})|(?<!\w)-(?=\d)|(?<=\de)-(?=\d)| - ")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -35,6 +38,11 @@ def significant(value: float, digits: int = 3, sign: str = "+") -> str:
 def typographic(number: str) -> str:
     """A written number with the minus sign that pages and figures have: `−0.303`, `1.3e−7`."""
     return number.replace("-", "−")
+
+
+def typographic_words(words: str) -> str:
+    """The same of a sentence or a target's name, but not of quoted tokens, ranges and words: `logit difference ' a-b' − ' c' = −0.3`."""
+    return _MINUS.sub(lambda found: found["token"] or found[0].replace("-", "−"), words)
 
 
 def percent(part: float) -> str:

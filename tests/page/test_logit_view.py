@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tl_ffblock.attribution import Attribution
 from tl_ffblock.errors import InputError
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.tokens import visible
+from tl_ffblock.views import page_of
 
 HOSTILE = ("<img src=x onerror=window.x=1>", "t1", "=1+1", "</script><script>window.x=1</script>")
 LAYERS, HEADS = 3, 2
@@ -145,7 +147,7 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
     )
     assert said["sentence"] == "At the input of layer 1, −3.25 logits of it flow through “it”."
     assert said["law"].endswith("through all tokens +7, from what enters later (biases) +1, together 8.")
-    assert said["headline"].startswith("logit difference '<b onclick=x>' - ' John' = 8 logits. At the input")
+    assert said["headline"].startswith("logit difference '<b onclick=x>' − ' John' = 8 logits. At the input")
     assert said["words"] == [None, 10.0, -3.25] and said["limit"] == 10.0 and said["before"] is False
     assert said["equation"] == "8 = tokens +6 · biases +2" and said["hidden"] == "“[CLS]” is hidden."
     rows = list(csv.reader(io.StringIO(said["csv"])))
@@ -276,6 +278,14 @@ def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
     chosen = screen.page.locator(".card h3", has_text="Cell").inner_text()
     assert [visible(HOSTILE[at]) in chosen for at in (key, query)] == [True, True]
     assert screen.page.evaluate("window.x") is None and screen.problems == [] and screen.overflow() <= 0
+
+
+def test_targets_have_the_minus_of_numbers() -> None:
+    """Names of targets on pages had the keyboard's; a token's own stays."""
+    one = attribution(tuple(f"t{at}" for at in range(4)), target="logit difference ' a - b' - ' c'", quantity="logit")
+    for page in (page_of(one), page_of(one - one), page_of(one, against=one)):
+        said = json.dumps(page.payload(), ensure_ascii=False)
+        assert "' a - b' − ' c'" in said and "' - ' c'" not in said
 
 
 @pytest.mark.parametrize(

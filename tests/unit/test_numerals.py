@@ -3,7 +3,7 @@
 import pytest
 
 from tests.page.node import needs_node, run
-from tl_ffblock.numerals import scientific, signed, typographic
+from tl_ffblock.numerals import scientific, signed, typographic, typographic_words
 
 NUMBERS = (1.3e-7, -2.55e-5, 9.99e-10, 0.12, 1.0, 0.0, 3.4e-12, 7e5)
 
@@ -26,3 +26,9 @@ def test_pages_and_summaries_write_a_number_alike(digits: int) -> None:
     small = [value for value in NUMBERS if 0 < abs(value) < 1e-4]
     shown = run("return given.numbers.map((value) => formatNumber(value, given.digits));", numbers=small, digits=digits)
     assert shown == [typographic(scientific(value, digits)) for value in small]
+
+
+def test_a_sentence_has_the_typographic_minus_where_one_is_meant() -> None:
+    """In numbers and between tokens; tokens, ranges and words stay."""
+    said = "logit difference ' a - -1' - \"it's - 2\" = -0.3 ± 1.2e-7, layers 3-5 of GPT-2, log-probability"
+    assert typographic_words(said) == said.replace("' - \"it", "' − \"it").replace("= -0", "= −0").replace("e-7", "e−7")

@@ -26,7 +26,7 @@ from tl_ffblock.interventions.validation import (
     change_of,
 )
 from tl_ffblock.layer.positions import real_number
-from tl_ffblock.numerals import significant, typographic
+from tl_ffblock.numerals import significant, typographic, typographic_words
 from tl_ffblock.page import DataBlock, GraphBlock, MapsBlock, NumbersBlock, PageData, PageEdge
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines, sign
 from tl_ffblock.results.ranks import others_of, shares_of_others
@@ -149,7 +149,7 @@ def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -
     )
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
-        title=f"{result.summary()[0]}\n{area}",
+        title=f"{typographic_words(result.summary()[0])}\n{area}",
         xlabel="edges of the circuit, per cent of all",
         x=[f"{100 * fraction:.3g}" for fraction in table["fraction"]],
         width=width,
@@ -176,7 +176,7 @@ def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, wid
     table = result.compare(against)
     labels = (table["source"] + " -> " + table["target"]).tolist()
     columns, names = (table[name].to_numpy() for name in ("effect", "estimate")), ("measured", "estimated")
-    return scatter(*columns, names=names, labels=labels, title=result.targets[0].name, width=width)
+    return scatter(*columns, names=names, labels=labels, title=typographic_words(result.targets[0].name), width=width)
 
 
 def page_figure(data: PageData, width: float | None = None) -> Any:

@@ -12,6 +12,7 @@ from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.interventions.circuits import EdgeEffects
+from tl_ffblock.numerals import typographic_words
 from tl_ffblock.page import GraphBlock, PageBlock, PageData, PageEdge, PageNode, PageTarget, PageText, graph_page
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.views.registry import page_of, panel_of
@@ -120,13 +121,20 @@ def _(graph: EdgeEstimates, *, keep: float = KEEP) -> PageData:
 @page_of.register
 def _(graph: EdgeEffects) -> PageData:
     shown = graph.prune(1.0)
-    return _layered(shown, _EFFECTS, fold=False, heading=f"Measured edges to {shown.targets[0].name}")
+    return _layered(
+        shown, _EFFECTS, fold=False, heading=f"Measured edges to {typographic_words(shown.targets[0].name)}"
+    )
 
 
 @page_of.register
 def _(graph: Circuit) -> PageData:
     shown = graph.prune(1.0)
-    return _layered(shown, _CIRCUIT, fold=False, heading=f"Circuit of {len(graph):,} edges for {shown.targets[0].name}")
+    return _layered(
+        shown,
+        _CIRCUIT,
+        fold=False,
+        heading=f"Circuit of {len(graph):,} edges for {typographic_words(shown.targets[0].name)}",
+    )
 
 
 @page_of.register
@@ -179,7 +187,8 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageD
         graph.weights.tolist(),
         [False] * len(graph.ends),
         folded,
-        heading=heading or f"Paths to {graph.targets[0].name}, {_percent(graph.kept)} of all edges' sizes",
+        heading=heading
+        or f"Paths to {typographic_words(graph.targets[0].name)}, {_percent(graph.kept)} of all edges' sizes",
         meaning=meaning + _FOLDED * bool(folded),
         columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
         lanes=lanes + 1,
@@ -239,7 +248,9 @@ def _page(
         nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
         edges=tuple(edges),
         targets=tuple(
-            PageTarget(target.name, target.value, "" if target.token is None else visible(target.token))
+            PageTarget(
+                typographic_words(target.name), target.value, "" if target.token is None else visible(target.token)
+            )
             for target in graph.targets
         ),
         start=_start(graph, list(place)),

@@ -23,7 +23,7 @@ from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.interventions.sweeps import ContributionSweep
-from tl_ffblock.numerals import scientific, significant, typographic
+from tl_ffblock.numerals import QUOTED, scientific, significant, typographic, typographic_words
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
@@ -103,8 +103,6 @@ METHODS = {
     "gradient": "attribution by gradient × input",
     "direct": "direct logit attribution: what components write to the residual stream, norm scales as in the run",
 }
-# A token as targets have it.
-QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 OF_NEURONS = "Like heads they are another decomposition of the same total: they read heads, and later layers read them."
 
 
@@ -149,9 +147,9 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
     """Direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
     tokens = told_apart(result.labels)
     block = NumbersBlock(
-        heading=f"{result.target} = {typographic(significant(result.value, 4, '-'))}",
+        heading=typographic_words(f"{result.target} = {significant(result.value, 4, '-')}"),
         facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
-        rows=(_row(result.target, result.value, result.entering, result.sums()),),
+        rows=(_row(typographic_words(result.target), result.value, result.entering, result.sums()),),
         maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
         tables=tuple(_tables(result, tokens)),
     )
@@ -244,7 +242,9 @@ def lens_page(result: LogitLens) -> PageData:
     entropies = ("position", [tokens[position] for position in result.positions])
     shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
     last = f"The last row is the model's own logits, to {typographic(scientific(result.error))} of the largest."
-    block = NumbersBlock(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables))
+    block = NumbersBlock(
+        f"LogitLens: {typographic_words(headline)}", result.model, maps=tuple(shown), tables=tuple(tables)
+    )
     return numbers_page(result.model, block, statement=last)
 
 
@@ -260,11 +260,13 @@ def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any
     if options:
         return result_figure(result, width=width, **options)
     name, values = (
-        ("entropy (nats)", result.entropy[:, -1]) if result.values is None else (result.target, result.values)
+        ("entropy (nats)", result.entropy[:, -1])
+        if result.values is None
+        else (typographic_words(result.target), result.values)
     )
     labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
     axis = "row, and its most probable token"
-    return lines({name: values}, title=result.summary()[0], xlabel=axis, x=labels, width=width)
+    return lines({name: values}, title=typographic_words(result.summary()[0]), xlabel=axis, x=labels, width=width)
 
 
 @page_of.register
@@ -281,8 +283,10 @@ def knockout_page(result: AttentionKnockout) -> PageData:
         if ends
     }
     shown = shares_map("Knockouts", note, ("layers", windows), ("source", result.sources), result.effect, details)
-    said = " · ".join(f"{name} {fact}" for name, fact in facts.items())
-    return numbers_page(result.model, NumbersBlock(f"Attention knockout: {headline}", said, maps=(shown,)))
+    said = typographic_words(" · ".join(f"{name} {fact}" for name, fact in facts.items()))
+    return numbers_page(
+        result.model, NumbersBlock(f"Attention knockout: {typographic_words(headline)}", said, maps=(shown,))
+    )
 
 
 @figure_of.register(AttentionKnockout)
@@ -299,7 +303,7 @@ def knockout_figure(result: AttentionKnockout, *, width: float | None = None, **
     sources = {name: result.effect[:, number] for number, name in enumerate(result.sources)}
     every = -(-len(result.layers) // MOST_LABELS)
     labels = [str(layer) if number % every == 0 else "" for number, layer in enumerate(result.layers)]
-    title = f"{result.target}, attention knockout from {result.query_tokens.strip()!r}"
+    title = f"{typographic_words(result.target)}, attention knockout from {result.query_tokens.strip()!r}"
     note = "Change of the target when attention to the source is blocked in a window of layers."
     axis = {"xlabel": "layer, centre of the window", "ylabel": "change of the target"}
     figure = lines(sources, title=title, x=labels, width=width, caption=f"{result.model}. {note}", **axis)
@@ -323,7 +327,7 @@ def head_scores_figure(result: AttentionHeadScores, *, width: float | None = Non
     """
     if options:
         return result_figure(result, width=width, **options)
-    return heat_map(result.values, title=result.summary()[0], width=width)
+    return heat_map(result.values, title=typographic_words(result.summary()[0]), width=width)
 
 
 @page_of.register
@@ -333,8 +337,8 @@ def table_page(result: Result) -> PageData:
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()
     block = NumbersBlock(
-        heading=f"{_in_words(type(result))}: {headline}",
-        facts=" · ".join(f"{name} {fact}" for name, fact in facts.items()),
+        heading=typographic_words(f"{_in_words(type(result))}: {headline}"),
+        facts=typographic_words(" · ".join(f"{name} {fact}" for name, fact in facts.items())),
         maps=maps,
         tables=() if value is None or maps else (_listed(frame, labels, value),),
     )
@@ -384,7 +388,7 @@ def result_figure(
             raise InputError(f"{type(result).__name__}.figure: its table has no values to draw; draw to_dataframe().")
         return page_figure(data, width)
     refuse_options(f"{type(result).__name__}.figure", table_page, options, own)
-    heading = result.summary()[0]
+    heading = typographic_words(result.summary()[0])
     if against is not None:
         return _scatter(result, against, of, heading, width)
     grids = {grid["title"]: grid for grid in _grids(result)}
@@ -427,7 +431,14 @@ def comparison_figure(result: PatchingComparison, *, width: float | None = None,
         for row in table.to_dict("records")
     ]
     ends = ("estimated", "measured")
-    return scatter(result.estimates, result.measured, names=ends, labels=names, title=result.summary()[0], width=width)
+    return scatter(
+        result.estimates,
+        result.measured,
+        names=ends,
+        labels=names,
+        title=typographic_words(result.summary()[0]),
+        width=width,
+    )
 
 
 def _scatter(first: Result, second: Any, of: str | None, heading: str, width: float | None) -> Any:
@@ -503,7 +514,7 @@ def effects_panel(
         target = result.target if isinstance(result, PatchingEstimates) else result.targets[0]
     shown = rounded({kind: table["values"] for kind, table in held.items()}, SHOWN_DIGITS)
     tables = {kind: table | {"values": shown[kind]} for kind, table in held.items()}
-    json = {"kind": "effects", "short": short, "target": target, "tables": tables}
+    json = {"kind": "effects", "short": short, "target": typographic_words(target), "tables": tables}
     return {name("effects"): DataBlock(json, 0.5 * 10.0 ** (1 - SHOWN_DIGITS))}
 
 
@@ -538,7 +549,7 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
     }
     json = {
         "kind": "logit",
-        "target": result.target,
+        "target": typographic_words(result.target),
         "question": _question(result),
         "unit": _unit(result.quantity),
         "rules": result.rules,
@@ -634,12 +645,12 @@ def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
 
 def _question(result: Attribution) -> str:
     """What the page answers: why a token, and not another, where the target is a logit of single tokens."""
-    said = result.target.removeprefix(result.quantity).strip()
-    words = [QUOTED.fullmatch(word) for word in re.split(r" - (?=['\"])", said)]
+    target, quantity = (name.removeprefix("difference of ") for name in (result.target, result.quantity))
+    words = [re.fullmatch(QUOTED, word) for word in re.split(r" - (?=['\"])", target.removeprefix(quantity).strip())]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
-    if len(asked) == len(words) <= 2 and result.quantity in ("logit", "logit difference", "logit over the mean logit"):
-        return f"Why {' and not '.join(asked)}?"
-    return f"What makes the {result.target}?"
+    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", "logit over the mean logit"):
+        return f"Why {' and not '.join(asked)}?{' Difference:' * (target != result.target)}"
+    return f"What makes the {typographic_words(result.target)}?"
 
 
 def _statement(result: Attribution) -> str:
@@ -676,7 +687,7 @@ def _method(rules: str) -> str:
 
 def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBlock:
     """Its layer maps at the page's layers and rows: those of `first` before the rest, as many as there is room for."""
-    cells = text.reachable()
+    cells, target = text.reachable(), typographic_words(result.target)
     coarse = len(text.words) > FINE_TOKENS
     most = max(1, SIGNED_BYTES // (int(cells.sum()) * len(text.layers) * (1 if coarse else 2)))
     ordered = sorted(result.maps, key=lambda scope: scope not in first)[:most]
@@ -687,10 +698,10 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
     }
     return MapsBlock(
         labels=maps_labels(
-            title=f"shares of the {result.target}",
+            title=f"shares of the {target}",
             short="share",
-            unit=f"signed share of the {result.target}",
-            meaning=f"what the contribution of the column's token to the row's vector carries to the {result.target}",
+            unit=f"signed share of the {target}",
+            meaning=f"what the contribution of the column's token to the row's vector carries to the {target}",
             signed=True,
             cells="none",
         ),

@@ -1,6 +1,7 @@
 """The page of a layered graph: what it shows, hides and saves, in a browser that has no network."""
 
 import dataclasses
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -243,6 +244,27 @@ def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
     assert screen.page.locator("label:has(.target)").is_hidden()
     screen.page.locator("[data-node='1']").click()
     assert "share" not in card_of(screen)
+
+
+@pytest.mark.parametrize(("n", "fits"), [(12, True), (30, False)])
+def test_a_graph_that_can_be_read_fits_the_window(show: Shower, n: int, fits: bool) -> None:
+    """It opens whole, cards in order and apart, names of 7.5 pixels at least; a longer one keeps its size, below an overview."""
+    chain = {
+        "nodes": tuple(node(at, at % 2, f"word {at}", 1.0) for at in range(n)),
+        "edges": tuple(edge(at, at + 1, 1.0) for at in range(n - 1)),
+        "columns": tuple(f"layer {at}" for at in range(n)),
+    }
+    screen = opened(show, drawn(**chain, shown=n), width=1280)
+    place = screen.page.locator(".graph")
+    assert place.evaluate("place => place.scrollWidth <= place.clientWidth") == fits
+    assert screen.page.locator(".graph-overview svg").count() == (not fits)
+    boxes = [screen.page.locator(f"[data-node='{at}'] rect").bounding_box() for at in range(n)]
+    assert all(left["x"] + left["width"] + 5 < right["x"] for left, right in pairwise(boxes))
+    assert 0.68 * 28 < boxes[0]["height"] <= 29
+    headings = screen.page.locator(".headings text").first.bounding_box()
+    assert abs(headings["x"] + headings["width"] / 2 - boxes[0]["x"] - boxes[0]["width"] / 2) < 2
+    screen.page.locator(f"[data-node='{n - 1}']").click()
+    assert f"word {n - 1}" in card_of(screen)
 
 
 def test_names_and_shares_are_whole(show: Shower) -> None:

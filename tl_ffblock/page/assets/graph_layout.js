@@ -1,6 +1,6 @@
 /* Where the nodes of a layered graph stand, and which edges are shown. No DOM. */
 
-export const CARD = { width: 76, widest: 130, height: 28, gap: 4, apart: 26, lane: 14, top: 34, left: 10, most: 190 };
+export const CARD = { width: 76, widest: 130, height: 28, gap: 4, apart: 26, closest: 10, lane: 14, top: 34, left: 10, most: 190 };
 
 /** Edges that the slider can hide, the weightiest first, for a target; without targets by size. */
 export function ranked(data, target) {
@@ -45,6 +45,18 @@ export function placesOf(data, shown, size) {
   }
   const width = 2 * size.left + columns.length * (size.width + size.apart) - size.apart;
   return { places, columns: columns.map((column, at) => ({ title: data.columns[column], x: size.left + at * (size.width + size.apart) })), width, height: y, size };
+}
+
+/* Letters of cards made smaller than this part cannot be read. */
+const LEGIBLE = 0.7;
+
+/** Places in so many pixels, and the part of its size that the picture has: columns closer and cards smaller where all then fit and can be read. */
+export function fittedPlaces(data, shown, size, room) {
+  const gaps = new Set([...shown.nodes].map((index) => data.nodes[index].column)).size - 1;
+  const spare = (room - 2 * size.left - (gaps + 1) * size.width) / Math.max(1, gaps);
+  const layout = placesOf(data, shown, { ...size, apart: Math.max(size.closest, Math.min(size.apart, spare)) });
+  const part = Math.min(1, room / layout.width);
+  return part < LEGIBLE ? { layout: placesOf(data, shown, size), part: 1 } : { layout, part };
 }
 
 /** The largest size of each unit that is drawn as a width. */

@@ -1,7 +1,7 @@
 /* View: a layered graph. Target, edges shown, colours and the chosen node are fields of the selection. */
 
 import { nodeCard } from "./graph_card.js";
-import { largestSizes, placesOf, ranked, shareLimit, shownAt } from "./graph_layout.js";
+import { fittedPlaces, largestSizes, ranked, shareLimit, shownAt } from "./graph_layout.js";
 import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
 import { cardOf, entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
 import { plainNumber, shownText, targetText } from "./graph_words.js";
@@ -17,6 +17,9 @@ export function hasGraph(data) {
   return graphBlock(data, 0) !== undefined;
 }
 
+/* Pixels of the picture's place that a scrollbar and the frame may take. */
+const SCROLLBAR = 18;
+
 /** What is drawn of it: the edges that the slider shows, places, ends of scales. */
 function graphScene(scene) {
   const { selection, palette } = scene;
@@ -25,7 +28,8 @@ function graphScene(scene) {
   const order = ranked(data, target);
   const amount = Math.min(order.length, selection.amount < 0 ? data.shown : selection.amount);
   const shown = shownAt(data, target, order, amount);
-  return { data, target, order, amount, shown, palette, inks: selection.inks, layout: placesOf(data, shown, cardOf(data)), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
+  const room = scene.paper || !scene.width ? Infinity : scene.width - SCROLLBAR;
+  return { data, target, order, amount, shown, palette, inks: selection.inks, ...fittedPlaces(data, shown, cardOf(data), room), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
 }
 
 /** The change of the selection that chooses a node: as many edges are shown as it takes to see it. */
@@ -122,12 +126,11 @@ function graphControls({ data }, go) {
 }
 
 /** Brings a node into sight; in the middle, where it is asked for. */
-function bringIntoSight(host, { layout: { places, size } }, index, middle = false) {
-  const place = places.get(index);
-  if (!place) return;
-  const [x, y] = [place.x + size.width / 2 - host.clientWidth / 2, place.y + size.height / 2 - host.clientHeight / 2];
-  if (middle || place.x < host.scrollLeft || place.x + size.width > host.scrollLeft + host.clientWidth) host.scrollLeft = x;
-  if (middle || place.y < host.scrollTop || place.y + size.height > host.scrollTop + host.clientHeight) host.scrollTop = y;
+function bringIntoSight(host, { layout: { places, size }, part }, index, middle = false) {
+  if (!places.has(index)) return;
+  const [left, top, width, height] = [places.get(index).x, places.get(index).y, size.width, size.height].map((length) => length * part);
+  if (middle || left < host.scrollLeft || left + width > host.scrollLeft + host.clientWidth) host.scrollLeft = left + width / 2 - host.clientWidth / 2;
+  if (middle || top < host.scrollTop || top + height > host.scrollTop + host.clientHeight) host.scrollTop = top + height / 2 - host.clientHeight / 2;
 }
 
 /** The card of a node; of none where it is -1. */
@@ -180,7 +183,7 @@ export function graphLens(scene, go, width) {
     const { drawn } = now;
     now.picture = graphView(drawn);
     host.replaceChildren(...(now.scene.paper ? paperStrips(now.picture, drawn.layout) : [headingsView(drawn), now.picture]));
-    now.small = drawn.layout.width > width ? overviewOf(drawn, width) : null;
+    now.small = drawn.layout.width * drawn.part > width ? overviewOf(drawn, width) : null;
     above.replaceChildren(...[now.small].filter(Boolean));
     above.hidden = !now.small;
     legend.replaceChildren(...graphLegend(drawn));

@@ -98,19 +98,19 @@ function columnTitle(scene, { title, x }) {
 
 /** Titles of columns by themselves, which lie on those of the picture and stay in sight where that is scrolled. */
 export function headingsView(scene) {
-  const { layout, palette } = scene;
-  const headings = svg("svg", { class: "headings", width: layout.width, height: HEADINGS, "font-family": FONT, "aria-hidden": "true" }, [
+  const { layout, palette, part } = scene;
+  const headings = svg("svg", { class: "headings", width: layout.width * part, height: HEADINGS * part, viewBox: `0 0 ${layout.width} ${HEADINGS}`, "font-family": FONT, "aria-hidden": "true" }, [
     rectangle(0, 0, layout.width, HEADINGS, palette.paper), ...layout.columns.flatMap((column) => columnTitle(scene, column)),
   ]);
-  headings.style.marginBottom = `${-HEADINGS}px`;
+  headings.style.marginBottom = `${-HEADINGS * part}px`;
   return headings;
 }
 
 /** The whole picture. */
 export function graphView(scene) {
-  const { data, layout, shown, palette } = scene;
+  const { data, layout, shown, palette, part } = scene;
   const edges = [...shown.edges].sort((a, b) => Math.abs(data.edges[a].shares[scene.target] || 0) - Math.abs(data.edges[b].shares[scene.target] || 0));
-  return svg("svg", { xmlns: SVG, width: layout.width, height: layout.height, viewBox: `0 0 ${layout.width} ${layout.height}`, "font-family": FONT }, [
+  return svg("svg", { xmlns: SVG, width: layout.width * part, height: layout.height * part, viewBox: `0 0 ${layout.width} ${layout.height}`, "font-family": FONT }, [
     rectangle(0, 0, layout.width, layout.height, palette.paper),
     ...layout.columns.flatMap((column) => columnTitle(scene, column)),
     ...[...shown.nodes].flatMap((index) => restView(scene, index)),

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.page.node import needs_node, payload, run
-from tests.page.screen import Builder, Shower
+from tests.page.screen import COLLIDING, Builder, Shower
 from tests.page.test_logit_view import HEADS, LAYERS, attribution
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions import ActivationPatching, ContributionSweep
 from tl_ffblock.results.average import average
 from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.tables import ScopeTable
+from tl_ffblock.results.tables import HeadTable, ScopeTable
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.views import page_of
 
@@ -547,6 +547,27 @@ def test_two_attributions_and_their_difference_have_one_scale(show: Shower) -> N
     screen.settle()
     assert screen.page.locator("h1").inner_text().endswith("? +8 logits")
     assert screen.problems == []
+
+
+def said_of(texts: list[str]) -> bool:
+    """Whether one of them is above heads or neurons."""
+    return any(text.startswith(("heads", "largest neurons")) for text in texts)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [380, 1280])
+def test_what_is_said_above_the_heads_is_whole(build: Builder, show: Shower, width: int) -> None:
+    """Few heads are narrower than the words above them, which were cut at the picture's edge and ran into the neurons'."""
+    maps = of_length(build, 41)
+    cells = {scope: torch.stack([values] * 2, 1) for scope, values in maps.values.items()}
+    heads = dataclasses.replace(maps, heads=HeadTable(cells, maps.layers, ("head 0", "head 1")))
+    for html in (attribution(maps.tokens).to_html(), heads.to_html()):
+        screen = show(html=html, width=width)
+        screen.settle()
+        said = screen.page.locator(".logit text", has_text="heads").bounding_box()
+        place = screen.page.locator(".logit > svg").bounding_box()
+        assert said["x"] >= place["x"] and said["x"] + said["width"] <= place["x"] + place["width"]
+        assert [pair for pair in screen.page.evaluate(COLLIDING, ".logit > svg") if said_of(pair)] == []
 
 
 @needs_node

@@ -463,10 +463,16 @@ class Shares:
 
         Both [batch head query key]. The pattern is forgotten: both grow with the square of the text.
         """
-        pattern, gradient, value = self._attention(layer)
+        kept, dtype = self.traced.cache.kept, self.run.settings.dtype
+        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
+        # z has no axis of heads before its HookPoint converts it.
+        gradient = by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype)
+        value = kept["value", layer].detach().to(dtype)
+        value = value.repeat_interleave(gradient.shape[2] // value.shape[2], dim=2)
         edges = einsum(gradient, value, "batch query head e, batch key head e -> batch head query key")
+        pattern = kept["pattern", layer].detach().to(edges)
         if "graph" not in self.of:
-            del self.traced.cache.kept["pattern", layer]
+            del kept["pattern", layer]
         return edges.mul_(pattern), pattern
 
     def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
@@ -483,7 +489,6 @@ class Shares:
         for layer in layers:
             block = self.run.model.layers[layer].read(dtype)
             pattern, gradient, value = self._attention(layer)
-            pattern, gradient, value = self.cells(pattern).cpu(), self._cut(gradient), self._cut(value)
             constant = block.value_constant.to(value)
             by_key = einsum(gradient, value - constant, "query head e, key head e -> head query key")
             edges[layer] = pattern * by_key
@@ -523,14 +528,16 @@ class Shares:
         return {f"own.{owner}": shares for owner, shares in own.items()}
 
     def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Pattern [batch head query key], the derivative by z [batch query head d_head] and values [batch key head d_head]."""
-        kept, dtype = self.traced.cache.kept, self.run.settings.dtype
-        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
+        """Pattern [head query key], the derivative by z [query head d_head] and values [key head d_head]."""
+        kept = self.traced.cache.kept
+        gradient = self._cut(self.back.kept.get(("z_made", layer), self.back.kept["z", layer]))
         # z has no axis of heads before its HookPoint converts it.
-        gradient = by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype)
-        value = kept["value", layer].detach().to(dtype)
-        value = value.repeat_interleave(gradient.shape[2] // value.shape[2], dim=2)
-        return kept["pattern", layer].detach().to(gradient), gradient, value
+        gradient = gradient.reshape(len(gradient), self.run.model.n_heads, -1)
+        value = self._cut(kept["value", layer])
+        value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
+        pattern = kept["pattern", layer].detach()[self.index].to(gradient)
+        real = self.traced.batch.real(self.index)
+        return pattern if real is None else pattern[:, real][:, :, real], gradient, value
 
     def _positions(self, name: str, layer: int) -> tuple[Float[Tensor, "pos d_model"], Float[Tensor, "pos d_model"]]:
         """A tensor of a layer and the derivative by it; experts have theirs without an axis of the batch."""

@@ -25,7 +25,6 @@ from torch.utils.checkpoint import checkpoint
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from tl_ffblock.bridge.callbacks import exchanged
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
@@ -286,7 +285,9 @@ def shown(
         for attention in attentions:
             wrapper = _wrapper(attention)
             if type(attention).forward is not wrapper.forward:
-                stack.enter_context(exchanged(attention, forward=partial(wrapper.forward, attention)))
+                attributes = vars(attention)  # on its own dictionary: see traced.py
+                stack.callback(attributes.pop, "forward")
+                attributes["forward"] = partial(wrapper.forward, attention)
         _open.append(Shown(model, None if by_rows else own, pattern, rows, joint))
         stack.callback(_open.pop)
         yield _open[-1]

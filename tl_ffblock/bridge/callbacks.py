@@ -136,23 +136,6 @@ def change_input(module: HookPoint | nn.Module, change: Change) -> RemovableHand
     return module.register_forward_pre_hook(enter)
 
 
-@contextmanager
-def exchanged(owner: object, **values: object) -> Iterator[None]:
-    """Attributes of a module have other values inside, such as its `forward`.
-
-    They are set in its own dictionary: `TransformerBridge.__setattr__` forwards to the model that it wraps.
-    """
-    own = vars(owner)
-    before = {name: own[name] for name in values if name in own}
-    own.update(values)
-    try:
-        yield
-    finally:
-        for name in values:
-            del own[name]
-        own.update(before)
-
-
 def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
     """Whether any callback sits on any of them: a user's, or one of another capture."""
     return any(_has_users(point) or point._forward_pre_hooks for point in hook_points)

@@ -20,11 +20,13 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import redirect_stderr, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import lru_cache
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from tl_ffblock.files import write_atomically
@@ -85,8 +87,6 @@ def read_gguf(file: Path) -> tuple["PreTrainedModel", "PreTrainedTokenizerBase"]
     import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from tl_ffblock.bridge.callbacks import exchanged
 
     # transformers asks three times for one header and 397 times for one table of names.
     parsed_once = {name: lru_cache(maxsize=1)(getattr(gguf, name)) for name in ("GGUFReader", "get_tensor_name_map")}
@@ -175,6 +175,17 @@ def _write(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folde
 
 def _unfinished(caches: Path) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=caches, ignore_cleanup_errors=True)
+
+
+@contextmanager
+def exchanged(module: ModuleType, **values: object) -> Iterator[None]:
+    """Names of a module have other values inside."""
+    own = {name: getattr(module, name) for name in values}
+    vars(module).update(values)
+    try:
+        yield
+    finally:
+        vars(module).update(own)
 
 
 def _digest(file: Path) -> str:

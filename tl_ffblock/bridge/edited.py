@@ -24,7 +24,7 @@ import copy
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -33,7 +33,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from tl_ffblock.bridge.callbacks import LastCallback, change_input, exchanged
+from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import token_embedding_name
@@ -581,8 +581,7 @@ class LateRuns:
     ) -> Float[Tensor, "run read d_vocab"]:
         start = min(layer, self._model.n_layers - 1) if self._begins_late else 0
         with ExitStack() as stack:
-            for block, output in zip(self._model.hooked.blocks, self._outputs[:start], strict=False):
-                stack.enter_context(exchanged(block, forward=partial(_repeated, output, n_runs)))
+            stack.enter_context(_skipped(self._model.hooked.blocks, self._outputs[:start], n_runs))
             if self._reads_late and read_from is not None:
                 stack.enter_context(
                     change_input(self._model.hooked.get_submodule("unembed"), lambda x: x[:, read_from:])
@@ -592,8 +591,22 @@ class LateRuns:
         return logits[:, read_from:]
 
 
+@contextmanager
+def _skipped(blocks: Any, outputs: Sequence[Any], n_runs: int) -> Iterator[None]:
+    """The first layers give these outputs of one run, as many times as there are runs, in place of their forward passes."""
+    skipped = [(vars(block), vars(block).get("forward")) for block in list(blocks)[: len(outputs)]]
+    try:
+        for (attributes, _), output in zip(skipped, outputs, strict=True):
+            attributes["forward"] = partial(_repeated, output, n_runs)
+        yield
+    finally:
+        for attributes, forward_before in skipped:
+            attributes.pop("forward")
+            if forward_before is not None:
+                attributes["forward"] = forward_before
+
+
 def _repeated(output: Any, n_runs: int, *_: object, **__: object) -> Any:
-    """The output of a layer in one run, as many times as there are runs; in place of the layer's forward function."""
     if isinstance(output, tuple | list):
         return type(output)(_repeated(each, n_runs) for each in output)
     return output.expand(n_runs, *output.shape[1:]) if isinstance(output, Tensor) and len(output) == 1 else output

@@ -24,7 +24,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tl_ffblock.bridge.conversion import converted
+from tl_ffblock.bridge.conversion import converted, exchanged
 from tl_ffblock.bridge.families import FAMILIES
 from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError, brief
 from tl_ffblock.files import parse_json
@@ -391,8 +391,6 @@ def _refuse_random_weights(folder: Path, found: Mapping[str, Iterable[Any]], hea
 def _named(name: str) -> "TransformerBridge":
     from huggingface_hub import constants
     from transformer_lens.model_bridge import TransformerBridge
-
-    from tl_ffblock.bridge.callbacks import exchanged
 
     try:
         # Without a network the hub's client tries for half a minute: then its cache alone is read.

@@ -134,8 +134,7 @@ def memory_estimate(
     return _estimate(call, frozenset(parts), replace(shapes, channels=shapes.heads + 1) if heads else shapes)
 
 
-def _estimate(call: Call, parts: frozenset[str], shapes: "_Shapes", others: Bytes = 0) -> MemoryEstimate:
-    """What a call of these shapes holds, beside so many bytes of results that other texts have."""
+def _estimate(call: Call, parts: frozenset[str], shapes: "_Shapes") -> MemoryEstimate:
     match call:
         case "contribution_maps":
             terms = shapes.maps()
@@ -143,9 +142,7 @@ def _estimate(call: Call, parts: frozenset[str], shapes: "_Shapes", others: Byte
             terms = shapes.attribution(parts)
         case "attribution_patching":
             terms = shapes.patching(edges="edges" in parts)
-    terms = {**terms, **({"for results of other texts": others} if others else {})}
-    largest_first = dict(sorted(terms.items(), key=lambda term: -term[1]))
-    return MemoryEstimate(call, shapes.model.name, shapes.n, shapes.together, largest_first)
+    return _with_terms(MemoryEstimate(call, shapes.model.name, shapes.n, shapes.together, {}), terms)
 
 
 @dataclass(frozen=True)
@@ -401,19 +398,22 @@ def _estimate_of_run(run: Run, asked: Asked) -> MemoryEstimate:
         (*batch.tokens.shape, max(len(run.sequences[number].ascending) for number in batch.numbers))
         for batch in run.batches
     )
-    asked_for: dict[str, Any] = {
-        "chunk": run.settings.chunk_bytes,
-        "twice": asked.checkpoint,
-        "channels": asked.channels,
-    }
-    if asked.call == "contribution_maps":
-        asked_for |= {"layers": len(run.layers), "number": torch.finfo(run.settings.dtype).bits // 8}
-        asked_for |= {"scopes": asked.n_scopes} if asked.n_scopes else {}
-    shapes = {
-        (together, n, n_queries): replace(_Shapes.of(run.model, n, n_queries, together), **asked_for)
-        for together, n, n_queries in forms
-    }
-    own = {form: of_form.result(asked.call, asked.estimated) for form, of_form in shapes.items()}
-    results = sum(own[form] * count for form, count in forms.items())
-    found = (_estimate(asked.call, asked.estimated, shapes[form], results - own[form]) for form in forms)
+    parts, shapes = asked.estimated, {}
+    for together, n, n_queries in forms:
+        of_form = _Shapes.of(run.model, n, n_queries, together)
+        of_form = replace(of_form, chunk=run.settings.chunk_bytes, twice=asked.checkpoint, channels=asked.channels)
+        if asked.call == "contribution_maps":
+            number = torch.finfo(run.settings.dtype).bits // 8
+            of_form = replace(of_form, layers=len(run.layers), scopes=asked.n_scopes or of_form.scopes, number=number)
+        shapes[together, n, n_queries] = of_form
+    results = sum(of_form.result(asked.call, parts) * forms[form] for form, of_form in shapes.items())
+    found = []
+    for of_form in shapes.values():
+        estimate = _estimate(asked.call, parts, of_form)
+        others = results - of_form.result(asked.call, parts)
+        found.append(_with_terms(estimate, estimate.terms | ({"for results of other texts": others} if others else {})))
     return max(found, key=lambda each: each.total)
+
+
+def _with_terms(estimate: MemoryEstimate, terms: Phases) -> MemoryEstimate:
+    return replace(estimate, terms=dict(sorted(terms.items(), key=lambda term: -term[1])))

@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from transformers import Cache
 
 from tl_ffblock.bridge.attention import runs_by_rows, shown
-from tl_ffblock.bridge.callbacks import change_input, exchanged
+from tl_ffblock.bridge.callbacks import change_input
 from tl_ffblock.bridge.gradient_cache import END, GradientCache, Place
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
@@ -341,7 +341,10 @@ def _checkpointed(model: Model) -> Iterator[None]:
     with set_checkpoint_early_stop(False), ExitStack() as stack:  # callbacks see a layer to its end
         stack.callback(forward_pass.clear)
         for block in model.hooked.blocks:
-            stack.enter_context(exchanged(block, forward=partial(_run_layer, block, block.forward, forward_pass)))
+            # On its own dictionary: `TransformerBridge.__setattr__` forwards to the model that it wraps.
+            own, run = vars(block), block.forward
+            stack.callback(partial(own.update, forward=run) if "forward" in own else partial(own.pop, "forward"))
+            own["forward"] = partial(_run_layer, block, run, forward_pass)
         yield
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tl_ffblock.bridge.loading import load_model
 from tl_ffblock.corpus.outputs import Outputs, write_outputs
@@ -127,75 +127,43 @@ class ShardTexts(Protocol):
         """The wanted shards' texts, in order."""
 
 
-Outcome: TypeAlias = tuple[int, Arrays, dict[str, Any], str | None]
-"""A shard's number, arrays and metadata, or why there are none."""
-
-
-def outcome(worker: ShardWorker, shard: int, texts: list[Any], count: Callable[[], None] = lambda: None) -> Outcome:
-    """What a worker makes of a shard."""
-    try:
-        return shard, *worker.compute(texts, count), None
-    except MACHINE_ERRORS as error:
-        return shard, {}, {}, f"{type(error).__name__}: {error}"
-
-
-def compute_shards(
-    engine: Callable[[Iterator[tuple[int, list[Any]]]], Iterator[Outcome]],
-    shards: ShardTexts,
-    store: Store,
-    progress: Progress,
-) -> dict[int, str]:
-    """Compute every shard that no other process on the folder is at; returns the failed ones, with the reason.
+def run_local(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
+    """Compute in this process every shard that no other process on the folder is at; returns the failed ones, with the reason.
 
     Args:
-        engine: Computes shards, as `run_local` and `run_ray` do, and tells `progress` of their sequences.
-        shards: The corpus, or prompts.
+        worker: The model and the studies.
+        shards: The corpus.
         store: Where finished shards go.
-        progress: Told of the shards that other processes wrote.
+        progress: Told of every sequence measured.
     """
-    claims: dict[int, ExitStack] = {}
     failed: dict[int, str] = {}
-    done = store.done()
-    progress.step(sum(shards.size(shard) for shard in done) - progress.done)  # by other processes, since it began
-    missing = set(shards.numbers) - done
-
-    def claimed() -> Iterator[tuple[int, list[Any]]]:
+    computed: set[int] = set()
+    missing = _missing(shards, store, progress)
+    while missing:
+        held_by_others = 0
         for shard, texts in shards.texts(missing):
-            with ExitStack() as claim:
-                if claim.enter_context(store.claim(shard)):
-                    claims[shard] = claim.pop_all()
-                    yield shard, texts
-
-    try:
-        while missing:
-            computed: set[int] = set()
-            for shard, arrays, meta, why in engine(claimed()):
-                with claims.pop(shard):
-                    try:
-                        if why is None:
-                            store.write(shard, arrays, meta)
-                    except MACHINE_ERRORS as error:
-                        why = f"{type(error).__name__}: {error}"
-                failed |= {} if why is None else {shard: why}
-                computed.add(shard)
-            done = store.done()
-            progress.step(sum(shards.size(shard) for shard in missing & done - computed))  # by other processes
-            missing -= done | set(failed)
-            if missing:  # others hold them
-                time.sleep(SECONDS_BETWEEN_LOOKS)
-    finally:
-        for claim in claims.values():
-            claim.close()
+            with store.claim(shard) as mine:
+                if not mine:
+                    held_by_others += 1
+                    continue
+                try:
+                    store.write(shard, *worker.compute(texts, progress.step))
+                    computed.add(shard)
+                except MACHINE_ERRORS as error:
+                    failed[shard] = f"{type(error).__name__}: {error}"
+        done = store.done()
+        progress.step(sum(shards.size(shard) for shard in missing & done - computed))  # by other processes
+        missing -= done | set(failed)
+        if held_by_others and missing:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
     return failed
 
 
-def run_local(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
-    """Compute shards in this process; arguments and result are those of `compute_shards`."""
-
-    def engine(claimed: Iterator[tuple[int, list[Any]]]) -> Iterator[Outcome]:
-        return (outcome(worker, shard, texts, progress.step) for shard, texts in claimed)
-
-    return compute_shards(engine, shards, store, progress)
+def _missing(shards: ShardTexts, store: Store, progress: Progress) -> set[int]:
+    """The shards to compute; those that other processes wrote since `progress` began are counted as done."""
+    done = store.done()
+    progress.step(sum(shards.size(shard) for shard in done) - progress.done)
+    return set(shards.numbers) - done
 
 
 class RemoteWorker:
@@ -209,9 +177,12 @@ class RemoteWorker:
                 f"{digest[:12]}…."
             )
 
-    def compute(self, shard: int, texts: list[Any]) -> Outcome:
-        """What this node makes of a shard."""
-        return outcome(self._worker, shard, texts)
+    def compute(self, texts: list[Any]) -> tuple[Any, Any, str | None]:
+        """Give arrays and metadata of a shard, or why there are none."""
+        try:
+            return (*self._worker.compute(texts), None)
+        except MACHINE_ERRORS as error:
+            return None, None, f"{type(error).__name__}: {error}"
 
 
 def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
@@ -230,7 +201,6 @@ def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Pro
         EngineError: if workers cannot be started, or keep dying.
     """
     import ray
-    from ray.util import ActorPool
 
     config = worker.config
     with ExitStack() as stack:
@@ -249,24 +219,8 @@ def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Pro
         actors = [actor.remote(worker.twin, worker.weights) for _ in range(config.workers)]
         for handle in actors:
             stack.callback(ray.kill, handle)
-
-        pool = ActorPool(actors * SHARDS_A_WORKER_HOLDS)
-
-        def collected() -> Outcome:
-            made: Outcome = pool.get_next_unordered()
-            progress.step(shards.size(made[0]) if made[-1] is None else 0)
-            return made
-
-        def engine(claimed: Iterator[tuple[int, list[Any]]]) -> Iterator[Outcome]:
-            for given in claimed:
-                if not pool.has_free():
-                    yield collected()
-                pool.submit(lambda handle, given: handle.compute.remote(*given), given)
-            while pool.has_next():
-                yield collected()
-
         try:
-            return compute_shards(engine, shards, store, progress)
+            return _Dispatcher(ray, actors, store, progress).compute(shards)
         except ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = lines[-1] if lines else type(error).__name__  # what happened on the worker
@@ -275,3 +229,61 @@ def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Pro
 
 class EngineError(FFBlockError, RuntimeError):
     """Workers cannot be started, or keep dying."""
+
+
+class _Dispatcher:
+    """Gives shards to actors and knows which is where."""
+
+    def __init__(self, ray: Any, actors: list[Any], store: Store, progress: Progress) -> None:
+        self.ray = ray
+        self.actors = actors
+        self.store = store
+        self.progress = progress
+        self.load = [0] * len(actors)
+        self.running: dict[Any, tuple[int, int, int, ExitStack]] = {}
+        """Future -> shard, actor, sequences, and what ends the claim."""
+        self.written: set[int] = set()
+        self.failed: dict[int, str] = {}
+
+    def compute(self, shards: ShardTexts) -> dict[int, str]:
+        missing = _missing(shards, self.store, self.progress)
+        try:
+            while missing:
+                for shard, texts in shards.texts(missing):
+                    while min(self.load) >= SHARDS_A_WORKER_HOLDS:
+                        self._collect()
+                    self._submit(shard, texts)
+                if not self.running:
+                    time.sleep(SECONDS_BETWEEN_LOOKS)  # others hold what is missing
+                while self.running:
+                    self._collect()
+                done = self.store.done()
+                self.progress.step(sum(shards.size(shard) for shard in missing & done - self.written))
+                missing -= done | set(self.failed)
+        finally:
+            for *_, claim in self.running.values():
+                claim.close()
+        return self.failed
+
+    def _submit(self, shard: int, texts: list[Any]) -> None:
+        with ExitStack() as claim:
+            if claim.enter_context(self.store.claim(shard)):
+                actor = self.load.index(min(self.load))
+                self.load[actor] += 1
+                self.running[self.actors[actor].compute.remote(texts)] = (shard, actor, len(texts), claim.pop_all())
+
+    def _collect(self) -> None:
+        (future, *_), _ = self.ray.wait(list(self.running), num_returns=1)
+        shard, actor, sequences, claim = self.running.pop(future)
+        self.load[actor] -= 1
+        with claim:
+            try:
+                arrays, meta, why = self.ray.get(future)
+                if why is None:
+                    self.store.write(shard, arrays, meta)
+                    self.written.add(shard)
+                    self.progress.step(sequences)
+                else:
+                    self.failed[shard] = why
+            except OSError as error:
+                self.failed[shard] = f"{type(error).__name__}: {error}"

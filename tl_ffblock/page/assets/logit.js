@@ -66,13 +66,22 @@ export function logitStream(scene) {
   const ends = alikeIn(scene.data, block).map(({ residual }) => limitOf({ nRows: rows.length, nColumns, own }, Float32Array.from(residual.flatMap((shares) => Array.from(logitColumns(scene, shares)))), scene.selection.range));
   const intervals = block.ends ? block.ends.map((end) => end.map((shares) => logitColumns(scene, shares))) : null;
   const limit = Math.max(...ends, largestEnd(intervals));
-  const most = block.heads ? Math.max(...alikeIn(scene.data, block).map(({ heads }) => largest(heads.map(largest)))) : 0;
+  const most = block.heads ? headsLimit(scene, block) : 0;
   return {
     block, rows, cells, limit, top: largest(cells), scale: "signed", before: null, ends: intervals, neurons: block.neurons, unit: logitUnit(block),
     layers: rows.map((_, row) => (row < rows.length - 1 ? row : null)), names: rows.map((_, row) => logitRowName(block, row)),
     strip: hasBiases(block) ? { name: "biases", scale: "signed", limit, values: Float32Array.from(rows, (_, row) => logitBiasesAt(block, row)) } : null,
-    heads: block.heads ? { values: block.heads, names: block.heads[0].map((_, head) => String(head)), least: 0, limit: most, scale: "signed", words: `heads, ±${formatRough(most, false)}` } : null,
+    heads: block.heads ? { values: block.heads, names: block.heads[0].map((_, head) => String(head)), least: 0, limit: most, scale: "signed", words: headsWords(most) } : null,
   };
+}
+
+/** Where colours of heads end: at the largest of every run of the target. */
+function headsLimit(scene, block) {
+  return Math.max(...alikeIn(scene.data, block).map(({ heads }) => largest(heads.map(largest))));
+}
+
+function headsWords(limit) {
+  return `heads, ±${formatRough(limit, false)}`;
 }
 
 /** The rail's numbers of the block of heads that goes with the maps that are shown: how much of the rows comes through each from others. */
@@ -105,12 +114,12 @@ function takenStream(scene) {
   };
 }
 
-/** What stands beside the streams, without their numbers: whether a strip and neurons do, and how many heads. */
+/** What stands beside the streams, without their numbers: whether a strip and neurons do, how many heads, and what is said above these. */
 export function besidesOf(scene) {
   const block = chosenLogit(scene.data, scene.selection);
-  if (block) return { strip: hasBiases(block), heads: block.heads ? block.heads[0].length : 0, neurons: block.neurons.length > 0 };
+  if (block) return { strip: hasBiases(block), heads: block.heads ? block.heads[0].length : 0, words: block.heads ? headsWords(headsLimit(scene, block)) : "", neurons: block.neurons.length > 0 };
   const heads = trackOfHeads(scene);
-  return { strip: scene.selection.read === "row" && Boolean(shownMap(scene).columns.own), heads: heads ? heads.names.length : 0, neurons: false };
+  return { strip: scene.selection.read === "row" && Boolean(shownMap(scene).columns.own), heads: heads ? heads.names.length : 0, words: heads ? heads.words : "", neurons: false };
 }
 
 /** Whether a column is of a token that comes later than the target of a continuation, or of which one of the two cannot see the other. */

@@ -50,17 +50,18 @@ function changeColumns(scene) {
 /** Where streams, the strip beside them, heads and neurons stand from left to right in `width` pixels, and how wide a column of streams is. */
 function columnsPlace(scene, width) {
   const { window: [, , first, last] } = scene;
-  const { strip, heads, neurons } = besidesOf(scene);
+  const { strip, heads, words, neurons } = besidesOf(scene);
+  const named = textWidth(words, 11); // what is said above the heads may be wider than they are
   const changes = changeColumns(scene);
   const left = STREAM.left + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
   const beyond = left + (strip ? STRIP.gap + STRIP.width : 0) + 8;
   const across = heads ? Math.max(6, Math.min(STREAM.head, (width / 3) / heads)) : 0;
   const dots = neurons ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
-  const further = (heads ? STREAM.gap + across * heads : 0) + dots;
+  const further = (heads ? STREAM.gap + Math.max(named, across * heads) : 0) + dots;
   const beside = further > 0 && width - beyond - further >= STREAM.enough;
   const room = width - beyond - (beside ? further : 0);
   const wide = Math.min(Math.max(CELL.largest, STREAM.wide / (last - first + 1)), room / (last - first + 1));
-  return { changes, heads, left, beyond, across, dots, further, beside, wide };
+  return { changes, heads, named, left, beyond, across, dots, further, beside, wide };
 }
 
 /** Where all of it stands; heads and neurons below where there is no room beside. */
@@ -68,7 +69,7 @@ function logitPlace(scene, width) {
   const { window: [, , first, last] } = scene;
   const stream = streamOf(scene);
   const rows = stream.rows.length;
-  const { changes, heads, left, beyond, across, dots, further, beside, wide } = columnsPlace(scene, width);
+  const { changes, heads, named, left, beyond, across, dots, further, beside, wide } = columnsPlace(scene, width);
   const lines = scene.data.layers.length && stream.block ? rows - 1 : rows; // of layers, without the end
   const lying = further > 0 && !beside;
   const height = layerHeight(scene, rows, lying ? lines : 0);
@@ -82,8 +83,9 @@ function logitPlace(scene, width) {
     left: beside ? frame.across + beyond - 8 + STREAM.gap : STREAM.left, top: beside ? top : bottom + 36,
     cell: { width: narrow, height }, across: narrow * heads, down: height * lines,
   };
-  const neuronFrame = dots ? { ...headFrame, left: headFrame.left + headFrame.across + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
-  const right = Math.max(frame.left + frame.across + beyond - left, ...(further ? [headFrame.left + headFrame.across, neuronFrame ? neuronFrame.left + neuronFrame.across : 0] : []));
+  const headsEnd = headFrame.left + Math.max(named, headFrame.across);
+  const neuronFrame = dots ? { ...headFrame, left: headsEnd + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
+  const right = Math.max(frame.left + frame.across + beyond - left, ...(further ? [headsEnd, neuronFrame ? neuronFrame.left + neuronFrame.across : 0] : []));
   return { width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
 }
 

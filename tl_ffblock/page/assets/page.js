@@ -121,6 +121,7 @@ function drawHeading({ data, selection }) {
   writeText(byId("answer"), answer);
   writeText(byId("facts"), factsOf(data, block || asked));
   byId("facts").title = byId("facts").textContent;
+  byId("facts").parentElement.classList.toggle("short", viewNow(data, selection).name === "overview"); // where all layers are to be seen at once
   byId("answer").className = block && block.value < 0 ? "loss" : "gain";
 }
 
@@ -177,6 +178,7 @@ function drawView(scene) {
   const view = viewNow(data, selection);
   for (const tab of byId("views").children) tab.setAttribute("aria-selected", String(tab.dataset.view === view.name));
   byId("further").value = byId("further").querySelector(`[value=${view.name}]`) ? view.name : "";
+  byId("further").classList.toggle("chosen", byId("further").value !== "");
   byId("what").dataset.view = view.name;
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   const fields = view.fields ? view.fields(scene) : [];

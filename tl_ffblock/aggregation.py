@@ -1,10 +1,10 @@
-"""One map per layer -> one map of the whole model: attention rollout, attention flow, ALTI and GlobEnc, to compare with.
+"""Maps of all layers combined to one map of the model: attention rollout, attention flow, ALTI and GlobEnc, for comparison.
 
     ffb.aggregation.rollout(ffb.attention_maps(model, text))["rollout", -1]  # [query key], rows sum to 1
     ffb.aggregation.alti(model, text)["ALTI", -1]
 
-Four published ways from the input tokens to the positions of a later layer, each by its own definition. A layer's matrix has rows
-that sum to 1; what differs is the matrix, and how the layers are combined:
+Four published maps from input tokens to positions of a later layer, each by its own definition. A layer's matrix has rows that sum to
+1. The methods differ in this matrix, and in how layers are combined:
 
     function        matrix of a layer                                                         combined by
     rollout         (1 - r) A + r I, A a map with rows scaled to 1                            product
@@ -12,9 +12,9 @@ that sum to 1; what differs is the matrix, and how the layers are combined:
     alti            max(0, ||y_i||_1 - ||y_i - F_i(x_j)||_1) after attention, rows scaled     product
     globenc         ||gain (F_i(x_j) - its mean) / s_i|| after the last norm, rows scaled     product
 
-Such maps have neither sign nor target, and are here for comparison. In the masking tests of docs/results/faithfulness.md rollouts,
-of attention as of exact contribution maps, were below chance on known facts and on plain text; ALTI was behind one call of
-`attribute` in the mean over sets. Attention flow and GlobEnc were not tested there.
+Such maps have no sign and no target. In the masking tests of docs/results/faithfulness.md, rollouts of attention and of exact
+contribution maps were below chance on known facts and on plain text. ALTI was worse than `attribute` in the mean over sets.
+Attention flow and GlobEnc were not tested there.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,11 +43,11 @@ from tl_ffblock.signatures import spelled_out, strict
 __all__ = ["alti", "attention_flow", "globenc", "rollout"]
 
 RESIDUAL_OF_ATTENTION = 0.5
-"""Share of the residual connection in a layer's attention, in the paper of rollout and flow."""
+"""Weight of the residual connection in a layer's attention, in the paper of rollout and flow."""
 UNITS = 2**30
-"""Whole units of a capacity of 1: maximum flows are computed in whole numbers of 32 bits."""
+"""Units of a capacity of 1: maximum flows are computed in 32-bit integers."""
 ROUNDING = 1e-9
-"""How far sums of rows may be from 1."""
+"""Largest accepted difference of sums of rows from 1."""
 
 Measure: TypeAlias = Callable[[LayerRecord, Run], Float[Tensor, "query key"]]
 
@@ -56,21 +56,21 @@ Measure: TypeAlias = Callable[[LayerRecord, Run], Float[Tensor, "query key"]]
 def rollout(
     maps: ContributionMaps | TokenMaps, channel: str | None = None, *, residual: float | None = None
 ) -> TokenMaps:
-    """The product of the layers' matrices: `result["rollout", l]` is [query key], from the first layer's inputs to layer l's outputs.
+    """Attention rollout: `result["rollout", l]` is [query key], the product of the layers' matrices up to layer l.
 
-    Abnar and Zuidema 2020, eq. 1, with A = 0.5 W + 0.5 I of the mean over heads W. Of contribution maps, in which the residual
-    connection is already, it is the aggregation of GlobEnc (Modarressi et al. 2022) with the feed-forward in it. Rows sum to 1.
+    Abnar and Zuidema 2020, eq. 1, with A = 0.5 W + 0.5 I and W the mean over heads. For contribution maps, which include the residual
+    connection, it is the aggregation of GlobEnc (Modarressi et al. 2022) with the feed-forward. Rows sum to 1.
 
-    In masking tests rollouts were below chance on known facts and on plain text (docs/results/faithfulness.md): use
-    `attribute` to say what a target needs.
+    In masking tests, rollouts were below chance on known facts and on plain text (docs/results/faithfulness.md). Use `attribute`
+    to find the tokens that a target depends on.
 
     Args:
-        maps: Of all queries and of layers that follow each other, such as those of `attention_maps` or `contribution_maps`.
-        channel: Head or scope; None means the mean of all heads, and of contribution maps the layer's output.
-        residual: Share r of the identity; None means 0.5 for attention and 0 for contributions.
+        maps: Maps with all queries and consecutive layers, such as those of `attention_maps` or `contribution_maps`.
+        channel: Head or scope; None means the mean of all heads, and in contribution maps the layer's output.
+        residual: Weight r of the identity; None means 0.5 for attention and 0 for contributions.
 
     Raises:
-        InputError: for signed maps, some queries, layers with others between them, a row without any value, or several scopes.
+        InputError: for signed maps, a choice of queries, layers that are not consecutive, a row of zeros, or several scopes.
         ScopeKeyError: if there is no such channel.
     """
     maps, matrices = _matrices(maps, channel, residual)
@@ -86,15 +86,15 @@ def attention_flow(
     layers: Layers = -1,
     queries: Positions = None,
 ) -> TokenMaps:
-    """The maximum flow from a layer's positions to the input tokens: `result["flow", l]` is [query key].
+    """Attention flow: `result["flow", l]` is [query key], the maximum flow from a layer's positions to the input tokens.
 
-    Abnar and Zuidema 2020, section 3: edges lead from position i after a layer to position j before it, with the layer's
-    A[i, j] as capacity; a cell is the maximum flow from (l, i) to (input, j), each on its own, so that rows do not sum to 1
-    (their program scales them). A flow is never below the rollout. Capacities are rounded down to multiples of 2^-30; each flow is
-    refused unless a cut of the same size shows that none is larger. One maximum flow per cell: some seconds at 15 tokens and
-    30 layers, hours at hundreds of tokens.
+    Abnar and Zuidema 2020, section 3: edges lead from position i after a layer to position j before it, with capacity A[i, j]. A cell
+    is the maximum flow from (l, i) to (input, j). Each is computed alone, so that rows do not sum to 1 (their program scales
+    them). A flow is never below the rollout. Capacities are rounded down to multiples of 2^-30. A flow is refused unless a cut of
+    the same size shows that it is the maximum. The cost is one maximum flow per cell: some seconds at 15 tokens and 30 layers,
+    hours at hundreds of tokens.
 
-    Attention flow was not part of the masking tests; the rollout of the same matrices, which was, did badly.
+    Attention flow was not part of the masking tests; the rollout of the same matrices was, with poor results.
 
     Args:
         maps: As in `rollout`.
@@ -104,7 +104,7 @@ def attention_flow(
         queries: Positions from which flows start, negative ones from the end; None means all.
 
     Raises:
-        InputError: as `rollout`, and for layers or positions that do not exist.
+        InputError: as in `rollout`, and for layers or positions that do not exist.
         ScopeKeyError: if there is no such channel.
         CompletenessError: if a flow is not the maximum.
     """
@@ -129,26 +129,26 @@ def alti(model: Any, input: Tokens, *, by_layer: bool = ..., **options: Unpack[C
 def alti(
     model: Any, input: str | Texts | Tokens, *, by_layer: bool = False, **options: Unpack[CallOptions]
 ) -> TokenMaps | list[TokenMaps]:
-    """Aggregated layer-wise token-to-token interactions: `result["ALTI", l]` is [query key], rows sum to 1.
+    """ALTI, aggregated layer-wise token-to-token interactions: `result["ALTI", l]` is [query key], rows sum to 1.
 
-    Ferrando et al. 2022, section 3: in each layer `c_ij = max(0, ||y_i||_1 - ||y_i - F_i(x_j)||_1)` with rows scaled to 1, y the
-    output of the attention block with residual connection (and norm, in Post-LN; scope "Atb"); then the product of the layers.
-    The feed-forward is left out. Their program keeps b_V in the token's part: `value_bias="token"`.
+    Ferrando et al. 2022, section 3: in each layer `c_ij = max(0, ||y_i||_1 - ||y_i - F_i(x_j)||_1)` with rows scaled to 1, then the
+    product of the layers. y is the output of the attention block with residual connection (and norm, in Post-LN; scope "Atb"), without
+    the feed-forward. Their program keeps b_V in the token's part: `value_bias="token"`.
 
-    In masking tests ALTI was behind one call of `attribute` in the mean over sets (docs/results/faithfulness.md).
+    In masking tests ALTI was worse than `attribute` in the mean over sets (docs/results/faithfulness.md).
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
-        by_layer: Whether each layer's own matrix is wanted in place of the product.
+        by_layer: Whether to return each layer's own matrix instead of the product.
         **options: As in `decompose`.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `TokenMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
-        InputError: for input or options that cannot be used, or a row in which no token has a share.
-        FFBlockError: whatever else `decompose` raises.
+        InputError: for input or options that cannot be used, or a row of zeros.
+        FFBlockError: all other errors of `decompose`.
     """
     return _aggregated(open_run(model, input, **options), _interactions, "ALTI", by_layer)
 
@@ -163,55 +163,56 @@ def globenc(model: Any, input: Tokens, *, by_layer: bool = ..., **options: Unpac
 def globenc(
     model: Any, input: str | Texts | Tokens, *, by_layer: bool = False, **options: Unpack[CallOptions]
 ) -> TokenMaps | list[TokenMaps]:
-    """Global token attribution of a Post-LN encoder: `result["GlobEnc", l]` is [query key], rows sum to 1.
+    """GlobEnc, global token attribution of a Post-LN encoder: `result["GlobEnc", l]` is [query key], rows sum to 1.
 
-    Modarressi et al. 2022, section 3: in each layer the norm of `gain (F_i(x_j) - mean) / s_i`, where F is the attention block's
-    ("Atb") and gain and s those of the norm after the feed-forward, at the run's own scale; the feed-forward itself is left out, as
-    in the paper. Rows are scaled to 1 and layers multiplied. With the feed-forward in it: `rollout(contribution_maps(...))`.
+    Modarressi et al. 2022, section 3: in each layer the norm of `gain (F_i(x_j) - mean) / s_i`. F is that of the attention block
+    ("Atb"); gain and s are those of the norm after the feed-forward, with its scale of the forward pass. The feed-forward itself is
+    not included, as in the paper. Rows are scaled to 1 and layers multiplied. With the feed-forward:
+    `rollout(contribution_maps(...))`.
 
-    GlobEnc was not part of the masking tests; the rollout of exact contribution maps, which was, did badly
+    GlobEnc was not part of the masking tests; the rollout of exact contribution maps was, with poor results
     (docs/results/faithfulness.md).
 
     Args:
         model: TransformerBridge or HookedEncoder of a Post-LN model, in eval mode.
         input: A text, a list of texts, token ids, a tokenizer's output, or a tuple of two sentences.
-        by_layer: Whether each layer's own matrix is wanted in place of the product.
+        by_layer: Whether to return each layer's own matrix instead of the product.
         **options: As in `decompose`. The authors' program keeps b_V in the token's part: `value_bias="token"`.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `TokenMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input or options that cannot be used.
-        UnsupportedModelError: for a model that is not Post-LN, of which GlobEnc is not defined.
-        FFBlockError: whatever else `decompose` raises.
+        UnsupportedModelError: for a model that is not Post-LN, for which GlobEnc is not defined.
+        FFBlockError: all other errors of `decompose`.
     """
     run = open_run(model, input, **options)
     if run.model.family.order != "post_ln":
         raise UnsupportedModelError(
             f"{run.model.name} is a {run.model.family.order} model: GlobEnc is defined for Post-LN encoders. Use "
-            "rollout(contribution_maps(model, text)), which is the same aggregation of maps with the feed-forward in them."
+            "rollout(contribution_maps(model, text)), the same aggregation with the feed-forward included."
         )
     return _aggregated(run, _after_last_norm, "GlobEnc", by_layer)
 
 
 def _interactions(record: LayerRecord, run: Run) -> Float[Tensor, "query key"]:
-    """ALTI of one layer, rows not scaled yet."""
+    """ALTI of one layer, with rows not scaled yet."""
     parts, whole = _attention_block(record, run), record.whole["Atb"]
     distances = (whole[:, None] - parts).abs().sum(dim=-1)
     near = (whole.abs().sum(dim=-1, keepdim=True) - distances).clamp(min=0)
-    return near.where(parts.any(dim=-1), 0)  # of no part at all, sums in another order leave rounding
+    return near.where(parts.any(dim=-1), 0)  # for zero vectors, the difference of sums would be rounding
 
 
 def _after_last_norm(record: LayerRecord, run: Run) -> Float[Tensor, "query key"]:
-    """GlobEnc of one layer, rows not scaled yet."""
+    """GlobEnc of one layer, with rows not scaled yet."""
     norm = record.block.norm("out_norm")
     scale = norm.scale(record.tensor("AtbFfRes"))
     return (norm.linear(_attention_block(record, run)) / scale[:, None]).norm(dim=-1)
 
 
 def _attention_block(record: LayerRecord, run: Run) -> Float[Tensor, "query key d"]:
-    """The vectors `F_i(x_j)` of attention with the residual connection, which have to sum up to the model's own."""
+    """Contribution vectors of attention with the residual connection; their sum is checked."""
     parts = LinearLayer(record, run.settings).parts(["Atb"])
     errors = {scope: part.error(record.whole[scope]) for scope, part in parts.items()}
     certify(run.model, record.layer, record.queries.tolist(), errors, run.settings)
@@ -219,7 +220,7 @@ def _attention_block(record: LayerRecord, run: Run) -> Float[Tensor, "query key 
 
 
 def _aggregated(run: Run, measure: Measure, name: str, by_layer: bool) -> Any:
-    """Of every sequence the layers' matrices, or their products."""
+    """By sequence: matrices of the layers, or their products."""
     run.settings.refuse_rounding(name)
     measured = run.by_layer(lambda record, _: measure(record, run).cpu().double())
     results = []
@@ -242,24 +243,22 @@ def _aggregated(run: Run, measure: Measure, name: str, by_layer: bool) -> Any:
 def _matrices(
     maps: ContributionMaps | TokenMaps, channel: str | None, residual: float | None
 ) -> tuple[TokenMaps, Float[Tensor, "layer query key"]]:
-    """Maps, and by layer their matrix: rows scaled to 1, with a share of the identity."""
+    """Maps, and by layer their matrix: rows scaled to 1, plus a weighted identity."""
     if isinstance(maps, ContributionMaps):
         maps = maps.token_maps(output_step(maps.order).scope if channel is None else channel)
         channel = None
     values, attention = maps.values.detach().cpu().double(), maps.kind in (ATTENTION, "value-weighted attention")
     if maps.signed or maps.by_position or not (maps.whole and maps.layered) or bool((~(values >= 0)).any()):
-        raise InputError(
-            f"{maps.kind}: expected maps of one text by layer, from 0 up in every cell, for shares of rows."
-        )
+        raise InputError(f"{maps.kind}: expected maps of one text by layer, without negative values or NaN.")
     if tuple(maps.queries) != tuple(range(len(maps.tokens))):
-        raise InputError(f"queries {spans(maps.queries)} of {len(maps.tokens)} tokens: a product needs all, in order.")
+        raise InputError(f"queries {spans(maps.queries)} of {len(maps.tokens)} tokens: expected all, in order.")
     if maps.layers != tuple(range(maps.layers[0], maps.layers[-1] + 1)):
-        raise InputError(f"layers {spans(maps.layers)}: expected layers that follow each other.")
+        raise InputError(f"layers {spans(maps.layers)}: expected consecutive layers.")
     if channel is None and len(maps.channels) > 1 and not attention:
-        raise InputError(f"several maps per layer ({', '.join(maps.channels)}): name the channel.")
+        raise InputError(f"several maps per layer ({', '.join(maps.channels)}): expected channel=, one of them.")
     if residual is None and not attention and maps.kind != "contributions":
         raise InputError(
-            f"residual=None: for {maps.kind} give the share of the residual connection, 0 where it is in them."
+            f"residual=None: for {maps.kind} pass the weight of the residual connection, or 0 if they include it."
         )
     share = RESIDUAL_OF_ATTENTION * attention if residual is None else residual
     real_number(share, "residual", at_least=0, at_most=1)
@@ -267,12 +266,14 @@ def _matrices(
     empty = (chosen.sum(dim=-1) == 0).nonzero()
     if len(empty):
         layer, row = empty[0].tolist()
-        raise InputError(f"layer {maps.layers[layer]}, query {row}: no token has a share of this row.")
+        raise InputError(
+            f"layer {maps.layers[layer]}, query {row}: the row is zero, so it has no shares. Omit the layer."
+        )
     return maps, (1 - share) * shares(chosen, "row") + share * torch.eye(len(maps.tokens), dtype=torch.float64)
 
 
 def _products(matrices: Float[Tensor, "layer query key"]) -> Float[Tensor, "layer query key"]:
-    """After every layer the product of the matrices up to it, the first layer's rightmost (Abnar and Zuidema 2020, eq. 1)."""
+    """By layer: the product of the matrices up to it, the first layer's rightmost (Abnar and Zuidema 2020, eq. 1)."""
     products = [matrices[0]]
     for matrix in matrices[1:]:
         products.append(matrix @ products[-1])
@@ -280,13 +281,13 @@ def _products(matrices: Float[Tensor, "layer query key"]) -> Float[Tensor, "laye
     error = float((product.sum(dim=-1) - 1).abs().max())
     if not error <= ROUNDING:
         raise CompletenessError(
-            f"rows of the product miss 1 by {error:.1e} (tolerance {ROUNDING:.0e}). No map is made."
+            f"rows of the product differ from a sum of 1 by {error:.1e} (tolerance {ROUNDING:.0e}). Please report this fault."
         )
     return product
 
 
 def _capacities(matrices: Float[np.ndarray, "layer query key"]) -> sparse.csr_array:
-    """The graph of all layers in whole units; node `b n + p` is position p before layer b."""
+    """Graph of all layers with integer capacities; node `b n + p` is position p before layer b."""
     layer, query, key = np.nonzero(matrices)
     n = matrices.shape[-1]
     units = np.floor(matrices[layer, query, key] * UNITS).astype(np.int32)
@@ -295,7 +296,7 @@ def _capacities(matrices: Float[np.ndarray, "layer query key"]) -> sparse.csr_ar
 
 
 def _maximum_flow(graph: sparse.csr_array, source: int, sink: int) -> int:
-    """The maximum flow in units; a cut of the same size shows that it is the maximum."""
+    """Maximum flow in units; a cut of the same size proves that it is the maximum."""
     found = maximum_flow(graph, source, sink)
     left = sparse.csr_array(graph - found.flow)
     left.eliminate_zeros()
@@ -304,7 +305,7 @@ def _maximum_flow(graph: sparse.csr_array, source: int, sink: int) -> int:
     cut = int(graph[near][:, ~near].sum(dtype=np.int64))
     if near[sink] or cut != found.flow_value:
         raise CompletenessError(
-            f"a flow of {found.flow_value} units is not the maximum: no cut is as small. No map is made."
+            f"a flow of {found.flow_value} units is not the maximum: no cut is as small. Please report this fault."
         )
     return int(found.flow_value)
 
@@ -316,7 +317,7 @@ def _labelled(
     layers: Sequence[int],
     queries: Sequence[int] | None = None,
 ) -> TokenMaps:
-    """Aggregated numbers with the labels of the maps that they were made of."""
+    """Aggregated maps with the labels of the original maps."""
     return replace(
         maps,
         values=values[:, None],

@@ -1,4 +1,4 @@
-"""A model and an input -> attention patterns, or attention weighted by values, as `TokenMaps` by head; and the scores of patterns."""
+"""Attention patterns and value-weighted attention as `TokenMaps` by head, and attention scores."""
 
 import warnings
 from collections.abc import Mapping
@@ -60,34 +60,34 @@ def attention_maps(
     kind: AttentionKind = "pattern",
     **options: Unpack[RunOptions],
 ) -> TokenMaps | list[TokenMaps]:
-    """The attention pattern of every head: `maps["head 2", 3][i, j]` is the weight that i gives to j in layer 3.
+    """Attention patterns of every head: `maps["head 2", 3][i, j]` is the weight of key j for query i in layer 3.
 
-    Weights are those that the run used, after softmax and after any edit of the hooks given. Rows sum
-    to 1, or to less where a model has attention sinks.
+    Weights are those of the forward pass, after softmax and after edits of the given hooks. Rows sum to 1, or to less in models
+    with attention sinks.
 
-    With `kind="value-weighted"` each weight is multiplied by the norm of what the token would write through the head,
-    `alpha ||v W_O||` with the value as the run had it, bias included (Kobayashi et al. 2020).
+    With `kind="value-weighted"`, each weight is multiplied by the norm of the token's output through the head, `alpha ||v W_O||`.
+    The value is that of the forward pass, with its bias (Kobayashi et al. 2020).
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
-        layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
-        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        layers: Layer numbers, negative ones from the end; None means all (with a `cache` of records: the cached ones).
+        queries: Query positions to keep as rows, negative ones from the end of each sequence; None means all.
         kind: "pattern" or "value-weighted".
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `TokenMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input or options that cannot be used.
-        UnsupportedModelError: for models whose layers are not decomposed.
-        IdentityError: if a captured tensor contradicts the model's weights.
+        UnsupportedModelError: for models that cannot be decomposed.
+        IdentityError: if a cached activation contradicts the model's weights.
     """
     if kind not in get_args(AttentionKind):
         raise InputError(f'kind={kind!r}: expected "pattern" or "value-weighted".')
     with warnings.catch_warnings():
-        if kind == "pattern":  # Folding norms and centring weights leave patterns as they are.
+        if kind == "pattern":  # Folded norms and centred weights do not change patterns.
             warnings.simplefilter("ignore", ProcessedWeightsWarning)
         run = open_run(model, input, layers=layers, queries=queries, **options)
 
@@ -138,34 +138,34 @@ def attention_scores(
     queries: Positions = None,
     **options: Unpack[RunOptions],
 ) -> AttentionScores | list[AttentionScores]:
-    """Why heads attend as they do: query and key vectors, the score of each pair as the sum of their products, norms of values.
+    """Attention scores: query and key vectors, the score of each pair, and norms of values.
 
-    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's own scale of the layer and q and k as attention multiplied them,
-    rotated where the model rotates (Vaswani et al. 2017, eq. 1; drawn as the neuron view of Vig 2019). Softmax over the keys that
-    i sees has to give the pattern that the run shows, head by head; where it does not there is no result.
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's scale of the layer, and q and k as attention multiplies them, after
+    rotation (Vaswani et al. 2017, eq. 1; the neuron view of Vig 2019). The softmax over the keys of i is compared with the model's
+    pattern, head by head. A difference raises an exception.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
         layers: Layer numbers, negative ones from the end; None means all.
         heads: Head numbers, negative ones from the end; True means all.
-        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
+        queries: Query positions to keep as rows, negative ones from the end of each sequence; None means all.
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `AttentionScores` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input or options that cannot be used.
-        UnsupportedModelError: for models that show no rotated queries and keys, or whose patterns are not a softmax of scaled
-            products (position biases, caps, sinks).
+        UnsupportedModelError: for models without HookPoints for rotated queries and keys, or whose patterns are not a softmax of
+            scaled products (position biases, caps, sinks).
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProcessedWeightsWarning)
         run = open_run(model, input, layers=layers, queries=queries, extra=("query", "key"), **options)
     chosen = head_numbers(heads, run.model.n_heads)
     if not chosen:
-        raise InputError("heads=False: scores are of heads; name some, or leave it out for all.")
+        raise InputError("heads=False: expected head numbers, or True for all.")
 
     def measure(record: LayerRecord, _: int) -> tuple[ScoredHeads, Float[Tensor, "head key"]]:
         scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
@@ -203,13 +203,13 @@ def _scores(
 
 
 def value_norms(record: LayerRecord) -> Float[Tensor, "head key"]:
-    """`||v W_O||` of one sequence's record: what every token would write through a head that attends to it alone."""
+    """`||v W_O||` of one sequence's record [head key]: norm of each token's output through a head that attends only to it."""
     written = einsum(record.head_values, record.block.attention.w_o, "key head e, head e d -> head key d")
     return written.norm(dim=-1)
 
 
 def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
-    """`alpha ||v W_O||` of one sequence's record."""
+    """`alpha ||v W_O||` of one sequence's record [head query key]."""
     return record.pattern * value_norms(record)[:, None]
 
 

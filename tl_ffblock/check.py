@@ -1,12 +1,11 @@
-"""Is a model decomposed exactly? Every identity of every layer, completeness by scope, speed, a verdict.
+"""Check of a model: every identity of every layer, completeness by scope, speed, and a verdict.
 
-1. The model runs once. Each layer's captured tensors are compared with its own weights (the identities of
-   `bridge.selfcheck`: every equation of the layer's program) and its parts against the model's tensors.
-2. The largest error over positions is kept for each; the verdict compares it with the tolerance of the
-   model's dtype.
-3. Speed is that of a second call of `contribution_maps`, beside plain forward passes.
+1. The model runs once. Each layer's cached activations are compared with its weights (the identities of `bridge.selfcheck`: every
+   equation of the layer's program), and its contributions with the model's activations.
+2. For each equation, the largest error over positions is kept. The verdict compares it with the tolerance of the model's dtype.
+3. Speed is that of a second call of `contribution_maps`, compared with plain forward passes.
 
-`contribution_maps` checks the same on the way and refuses; this shows the numbers.
+`contribution_maps` checks the same equations and raises an exception; this shows the numbers.
 """
 
 import time
@@ -44,27 +43,27 @@ FindingKind: TypeAlias = Literal["identity", "completeness"]
 @strict
 @dataclass(frozen=True, eq=False)
 class Finding(Values):
-    """One equation in one layer."""
+    """Error of one equation in one layer."""
 
     kind: FindingKind
     name: str
-    """The identity, or the scope whose parts were summed."""
+    """The identity, or the scope whose contributions were summed."""
     layer: int
     error: float
-    """Largest relative error over positions; NaN where it could not be computed."""
+    """Largest relative error over positions; NaN if it could not be computed."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ModelCheck(Result):
-    """What `check_model` found."""
+    """Result of `check_model`."""
 
     model: str
     family: str
     api: str
     order: str
     listed: bool
-    """False where the block form was read off the structure: then the identities are the only evidence."""
+    """False if the block form was recognised by structure: then the identities are the only evidence."""
     processed: bool
     """Whether weights were folded or centred after loading."""
     dtype: str
@@ -72,20 +71,20 @@ class ModelCheck(Result):
     rtol: float
     findings: tuple[Finding, ...]
     refusal: str | None = None
-    """Why the model is not decomposed at all."""
+    """Reason why the model cannot be decomposed."""
     tokens_per_second: float = float("nan")
-    """Of `contribution_maps`, all layers and scopes."""
+    """Speed of `contribution_maps`, for all layers and scopes."""
     times_forward: float = float("nan")
-    """Its time over that of a forward pass."""
+    """Its time divided by that of a forward pass."""
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What exceeds the tolerance, or could not be computed."""
+        """Equations whose error exceeds the tolerance, or could not be computed."""
         return tuple(finding for finding in self.findings if not finding.error <= self.rtol)
 
     @property
     def ok(self) -> bool:
-        """Whether maps of this model can be trusted to the tolerance."""
+        """Whether all equations hold within the tolerance."""
         return self.refusal is None and bool(self.findings) and not self.failures
 
     def worst(self) -> tuple[Finding, ...]:
@@ -98,7 +97,7 @@ class ModelCheck(Result):
         return tuple(sorted(by_name.values(), key=lambda finding: finding.kind, reverse=True))
 
     def verdict(self) -> str:
-        """One line."""
+        """The verdict in one line."""
         if self.refusal is not None:
             return f"not supported: {self.refusal}"
         if self.failures:
@@ -110,7 +109,7 @@ class ModelCheck(Result):
         return f"ok: all {len(self.findings)} equations hold to {scientific(self.rtol, 1)} ({self.dtype})"
 
     def table(self, *, every_layer: bool = False) -> Table:
-        """For a terminal: the worst layer of each equation, or every layer."""
+        """Table for a terminal: the largest error of each equation, or every layer."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("equation")
         table.add_column("layer" if every_layer else "worst layer", justify="right")
@@ -133,7 +132,7 @@ class ModelCheck(Result):
         return pd.DataFrame(rows, columns=["kind", "name", "layer", "value", "ok"])
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """The verdict, and the worst equations."""
+        """The verdict, and the equations with the largest errors."""
         worst = sorted(self.worst(), key=lambda finding: -finding.error)[:5]
         lines = {f.name: f"layer {f.layer}, relative error {scientific(f.error)}" for f in worst}
         return f"{self.model} ({self.family}, {self.order}, {self.api}, {self.dtype}): {self.verdict()}", lines
@@ -147,16 +146,15 @@ def check_model(
     layers: Layers = None,
     rtol: float | None = None,
 ) -> ModelCheck:
-    """Every identity and every scope's completeness of a model, with errors, speed and a verdict.
+    """Check every identity and every scope's completeness of a model; returns errors, speed and a verdict.
 
-    Nothing is raised for a model that fails or is not supported: the result says so (`ok`, `failures`,
-    `refusal`).
+    Nothing is raised for a model that fails or is not supported: see `ok`, `failures` and `refusal` of the result.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text or [pos] token ids; None means an English sentence, or 24 ids without tokenizer.
         layers: Layer numbers; None means all.
-        rtol: Largest relative error accepted; None means the tolerance of the model's dtype.
+        rtol: Largest accepted relative error; None means the tolerance of the model's dtype.
 
     Raises:
         InputError: if it is not a TransformerLens model, or the input cannot be used.
@@ -165,13 +163,13 @@ def check_model(
         refuse_tolerance(rtol)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ProcessedWeightsWarning)  # said in the result
+            warnings.simplefilter("ignore", ProcessedWeightsWarning)  # a field of the result
             known = identify(model)
             run = open_run(known, example_input(known) if input is None else input, layers=layers)
     except UnsupportedModelError as error:
         return _refused(model, str(error))
     if not run.single:
-        raise InputError("check_model takes one text or one tensor [pos].")
+        raise InputError("check_model: expected one text or one tensor [pos].")
     tolerance = known.tolerance if rtol is None else rtol
     findings: list[Finding] = []
     family, processed, n_tokens = known.family, known.is_processed, len(run.sequences[0].tokens)
@@ -214,7 +212,7 @@ def _speed(run: Run) -> tuple[float, float]:
 
 def _seconds(call: Callable[[], object]) -> float:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # processed weights: said in the result
+        warnings.simplefilter("ignore")  # processed weights are a field of the result
         start = time.perf_counter()
         call()
         if torch.cuda.is_available():

@@ -1,8 +1,8 @@
-"""A model and an input -> `ContributionMaps`, `Decomposition` or `NeuronShares`.
+"""`contribution_maps`, `decompose` and `neurons`: exact decompositions of layers as maps, vectors or neurons.
 
-All three open a run (bridge/runs.py) and take its layers one by one: as norms, which go into the result's tables while the layer
-is forgotten, as all vectors of one layer, or as the shares of a layer's neurons in some cells (layer/neurons.py). What does not
-sum up is refused.
+All three run the model (bridge/runs.py) and decompose one layer at a time. `contribution_maps` keeps norms in tables and frees the
+layer. `decompose` keeps all vectors of one layer. `neurons` keeps the neurons of some cells (layer/neurons.py). A decomposition
+that does not sum to the model's activation is refused.
 """
 
 import operator
@@ -46,7 +46,7 @@ from tl_ffblock.results.tables import TABLES, ExpertTable, HeadTable, ScopeTable
 from tl_ffblock.signatures import spelled_out
 
 _HEADS, _EXPERTS = "heads", "experts"
-# Errors that are checked with a layer's tables and not kept.
+# Errors that are checked with a layer's tables and then dropped.
 _OF_COLUMN, _OF_CELL, _OF_EXPERTS = "errors of a column", "errors of a cell", "errors of the sum over experts"
 _ALL_EXPERTS = "all experts together"
 
@@ -103,53 +103,53 @@ def contribution_maps(
     progress: bool = True,
     **options: Unpack[MapOptions],
 ) -> ContributionMaps | list[ContributionMaps]:
-    """How much every source token contributes to every position's vector, by scope and layer.
+    """Contribution maps: the contribution of every source token to every position, by scope and layer.
 
-    `maps[scope, layer][i, j] = ||F_i(x_j)||`, the norm of the vector that token j brings into position i
-    (Kobayashi et al. 2024, eq. 7; residual-stream units). Parts, bias and remainder sum to the
-    model's own tensor; the relative error of that sum is measured for every layer, scope and
-    query, is part of the result, and above `rtol` there is no result.
+    `maps[scope, layer][i, j] = ||F_i(x_j)||` is the norm of the contribution vector of token j at position i (Kobayashi et al.
+    2024, eq. 7), in units of the residual stream. Contribution vectors, bias term and remainder sum to the model's own
+    activation. The relative error of this sum is measured for every layer, scope and query, and is part of the result. An
+    error above `rtol` raises an exception.
 
     Args:
-        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, better without
-            weight processing.
-        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences. Texts of a list
-            that have equally many tokens run together, in causal models those of nearly as many; results come in the order given.
-        layers: Layer numbers, negative ones from the end; None means all (of a `cache` of records: those captured).
+        model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, preferably without weight processing.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences. Texts with
+            equally many tokens run together, in causal models also those with nearly as many. Results keep the order of the list.
+        layers: Layer numbers, negative ones from the end; None means all (with a `cache` of records: the cached ones).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
-        queries: Positions to write as sums, negative ones from the end of each sequence; None means
-            all. Cost grows with their number.
-        heads: Heads with maps of their own, `maps.heads`, True for all; the residual is one more channel, and as vectors
-            all sum to the token's part. Each costs up to as much as all else (12: 5 times at 15 tokens, 10 at 64).
-        experts: Experts of a mixture of experts with maps of their own, `maps.experts`, True for all; one more channel goes through
-            no expert. All vectors of the layer are made for them, and their sum is compared with the map.
-        attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
+        queries: Query positions to decompose, negative ones from the end of each sequence; None means all. The cost grows with
+            their number.
+        heads: Heads with maps of their own, `maps.heads`; True means all. The residual is one more channel. Over channels, vectors
+            sum to the token's contribution vector. Each head costs up to as much as all else (12 heads: 5 times at 15 tokens,
+            10 times at 64).
+        experts: Experts of a mixture of experts with maps of their own, `maps.experts`; True means all. One more channel goes
+            through no expert. All vectors of the layer are computed, and their sum is compared with the map.
+        attention_mask: 1 at real tokens of a padded batch. Each sequence has the same result as without padding.
         token_type_ids: The segment of each token, for BERT.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
-        fwd_hooks: Hooks for this run, as in `run_with_hooks`. An edit inside a block becomes its remainder. A hook sees
-            the batch of a token tensor; texts of a list run one by one under hooks, whatever their lengths.
-        cache: An ActivationCache of the same run, or the records of `capture`; saves the forward pass.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
+        fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`. An edit inside a block becomes its remainder. A hook sees the
+            batch of a token tensor; with hooks, texts of a list run one by one.
+        cache: An ActivationCache of the same forward pass, or the records of `capture`; saves the forward pass.
         method: "exact" (closed form of Integrated Gradients) or "captum" (Gauss-Legendre, slow).
         n_steps: Quadrature steps of "captum".
-        value_bias: "bias" gives b_V to the bias part (eq. 7, 21), "token" to its token.
-        rtol: Largest relative completeness error accepted; None means 1e-4 for float32 models,
-            1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16 (as model or as precision).
-        precision: "float64" and "float32" set the decomposition's arithmetic, whatever the model's; None
-            means float64 for float64 models, else float32. "bfloat16" rounds the one large product
-            (an approximation: cells move by up to 5e-3 of their row's largest on real models).
-        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model: fewer texts run together, and the large
-            product in smaller pieces. Numbers move by rounding. None means what is free, with the pieces of the device.
-        chunk_bytes: Deprecated, see `max_memory`: what the rows of the large product may occupy at a time.
+        value_bias: "bias" attributes b_V to the bias term (eq. 7, 21), "token" to its token.
+        rtol: Largest accepted relative completeness error; None means 1e-4 for float32 models, 1e-6 for float64, 1e-2 for
+            float16, 5e-2 for bfloat16 (as model or as precision).
+        precision: "float64" or "float32" for the decomposition's arithmetic, in any model. None means float64 for float64
+            models, else float32. "bfloat16" rounds the one large product: an approximation, in which cells change by up to 5e-3
+            of their row's largest in real models.
+        max_memory: Bytes, or a text such as "4GB", that the call may allocate in addition to the model. Less memory means smaller
+            batches and smaller pieces of the large product; numbers change by rounding. None means the free memory.
+        chunk_bytes: Deprecated, use `max_memory`: largest size of the rows of the large product at a time.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `ContributionMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input or options that cannot be used.
-        UnsupportedModelError: for models that cannot be certified.
-        IdentityError: if a captured tensor contradicts the model's weights.
-        CompletenessError: if parts do not sum to the model's tensor.
-        OutOfMemoryError: if no pieces fit `max_memory`, before anything runs.
+        UnsupportedModelError: for models that cannot be decomposed.
+        IdentityError: if a cached activation contradicts the model's weights.
+        CompletenessError: if contributions do not sum to the model's activation.
+        OutOfMemoryError: if the call does not fit `max_memory`, before a forward pass.
     """
     run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
     n_scopes, n_heads = len(select_scopes(run.model.family.order, scopes)), len(heads_of_run(run, heads))
@@ -205,26 +205,26 @@ def decompose(
     experts: AskedHeads = False,
     **options: Unpack[CallOptions],
 ) -> Decomposition | list[Decomposition]:
-    """All vectors of one layer, scope by scope: `parts.sum(1) + bias + remainder = whole`.
+    """All contribution vectors of one layer, by scope: `parts.sum(1) + bias + remainder = whole`.
 
-    Holds [query, key, d_model] for every scope. The norms of these vectors are what `contribution_maps` gives.
+    `parts(scope)` is [query, key, d_model]. `contribution_maps` has the norms of these vectors.
 
     Args:
         model: As in `contribution_maps`.
         input: A text, a list of texts, or token ids.
         layer: One layer number, negative from the end.
-        queries: Positions to write as sums, in the order of the rows; None means all.
-        heads: Attention heads whose own vectors are kept too, True for all; each takes the memory of all parts.
-        experts: Likewise experts of a mixture of experts, `experts(scope)`, and what goes through none.
+        queries: Query positions to decompose, in the order of the rows; None means all.
+        heads: Attention heads whose own vectors are kept too; True means all. Each needs as much memory as all parts.
+        experts: Experts of a mixture of experts whose own vectors are kept, `experts(scope)`; one more channel goes through none.
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
             value_bias, rtol, precision.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor.
+        One `Decomposition` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
-        InputError: for input or options that cannot be used, several layers among them.
-        FFBlockError: whatever else `contribution_maps` raises.
+        InputError: for input or options that cannot be used, such as several layers.
+        FFBlockError: all other errors of `contribution_maps`.
     """
     run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
     run.settings.refuse_rounding("vectors")
@@ -300,31 +300,31 @@ def neurons(
     positions: NamedPositions | None = None,
     **options: Unpack[CallOptions],
 ) -> NeuronShares | list[NeuronShares]:
-    """Which neurons of a layer's feed-forward carry the contribution of token `key` to position `query`.
+    """Neurons of a layer's feed-forward: their part of the contribution of token `key` to position `query`.
 
-    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron): v_n is neuron n's value, its row of W_out,
-    m_n(j) the token's share of its coefficient. Along the direction of `F_i(x_j)` each neuron has a signed share, and they sum to
+    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron). v_n is neuron n's value, its row of W_out;
+    m_n(j) is the token's part of its activation. Projected on `F_i(x_j)`, every neuron has a signed share. These shares sum to
     the norm that `contribution_maps` has in this cell.
 
     Args:
         model: As in `contribution_maps`.
         input: A text, a list of texts, or token ids.
         layer: One layer number, negative from the end.
-        query: Positions that receive, or names of `positions`.
-        key: Positions that give, likewise; None means all.
-        k: How many neurons of a cell tables name; the result holds all.
-        positions: Names that align prompts of a list, each one position for all or one a prompt: {"IO": [4, 2], "END": -1}.
+        query: Query positions (destinations), or names of `positions`.
+        key: Key positions (sources), or names of `positions`; None means all.
+        k: Number of neurons per cell in tables; the result has all neurons.
+        positions: Names that align prompts of a list, each one position for all or one per prompt: {"IO": [4, 2], "END": -1}.
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
             value_bias, rtol, precision.
 
     Returns:
-        One result for a text or [pos] tokens; a list for a list of texts or a [batch, pos] tensor. Coefficients and shares
-        are of every neuron; of a mixture of experts of those experts that a query was sent to.
+        One `NeuronShares` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor. Activations
+        and shares are those of every neuron; in a mixture of experts, of the experts to which a query is routed.
 
     Raises:
         InputError: for input, positions or options that cannot be used.
         UnsupportedModelError: if the model's layers have no feed-forward.
-        CompletenessError: if parts do not sum to the model's tensor, or neurons' shares not to the norm and the coefficients.
+        CompletenessError: if contributions do not sum to the model's activation, or shares of neurons to the norm.
     """
     whole_number(k, "k", at_least=1)
     run = open_run(model, input, layers=[operator.index(layer)], **options)
@@ -343,10 +343,10 @@ def neurons(
 
 
 def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
-    """The heads asked for, of a model and with settings that can give them.
+    """Heads with maps of their own, for models and settings that can compute them.
 
     Raises:
-        InputError: if there is no such head, or the run is one of captum's.
+        InputError: if there is no such head, or if method is "captum".
     """
     heads = head_numbers(asked, run.model.n_heads)
     if heads:
@@ -355,7 +355,7 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
 
 
 def experts_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
-    """The experts asked for: those of a layer's router, then a shared one.
+    """Experts with maps of their own: those of a layer's router, then a shared one.
 
     Raises:
         InputError: if there is no such expert, or the model has none.
@@ -375,26 +375,26 @@ def certify(
     completeness: Mapping[str, Float[Tensor, " query"]],
     settings: Settings,
 ) -> None:
-    """Refuse a layer whose parts do not sum to the model's tensor.
+    """Refuse a layer whose contributions do not sum to the model's activation.
 
     Args:
-        model: For the error's text.
-        layer: The layer's number.
-        queries: Positions of the rows that were decomposed.
+        model: The model, for the error.
+        layer: Layer number.
+        queries: Positions of the rows.
         completeness: Relative completeness error by scope.
-        settings: The tolerance.
+        settings: Settings with the tolerance.
 
     Raises:
-        CompletenessError: naming layer, scope, query and error.
+        CompletenessError: with layer, scope, query and error.
     """
     for scope, errors in completeness.items():
         worst = int(errors.argmax())
         error = float(errors[worst])
         if not error <= settings.rtol:
             raise CompletenessError(
-                f"{model.name}, layer {layer}, scope {scope}: parts and bias miss the model's own tensor by "
+                f"{model.name}, layer {layer}, scope {scope}: contributions and bias differ from the model's own activation by "
                 f"{error:.1e} of its norm at query {queries[worst]} (tolerance {settings.rtol:.0e}). "
-                "No map is made. Half-precision or very large activations may need a higher rtol or a float32 model."
+                "Use a higher rtol or a float32 model for half precision or very large activations."
             )
 
 
@@ -405,17 +405,17 @@ def certify_heads(
     heads: Sequence[int],
     settings: Settings,
 ) -> None:
-    """Refuse norms by head that are not those of vectors, in the cell that is made once more.
+    """Refuse norms by head that differ from those of vectors, in the one cell that is computed both ways.
 
     Args:
-        model: For the error's text.
-        layer: The layer's number.
-        errors_of_cell: By scope, the residual's last.
-        heads: The heads that the other channels are.
-        settings: The tolerance.
+        model: The model, for the error.
+        layer: Layer number.
+        errors_of_cell: Errors by scope and channel; the residual is last.
+        heads: The heads of the other channels.
+        settings: Settings with the tolerance.
 
     Raises:
-        CompletenessError: naming layer, scope, channel and error.
+        CompletenessError: with layer, scope, channel and error.
     """
     for scope, errors in errors_of_cell.items():
         for channel, error in zip(channel_names(heads), errors.tolist(), strict=True):
@@ -426,14 +426,14 @@ def _refuse_other_norms(model: Model, layer: int, scope: str, of: str, error: fl
     if not error <= settings.rtol:
         raise CompletenessError(
             f"{model.name}, layer {layer}, scope {scope}: norms of contributions of {of} differ from those of their "
-            f"vectors by {error:.1e} of the query's largest (tolerance {settings.rtol:.0e}). No map is made. Please report this "
-            'fault of tl_ffblock; method="captum" takes another way.'
+            f"vectors by {error:.1e} of the query's largest (tolerance {settings.rtol:.0e}). This is a fault of tl_ffblock: please "
+            'report it. method="captum" computes norms in another way.'
         )
 
 
 Check: TypeAlias = Callable[[Mapping[Any, Tensor]], Mapping[Any, Tensor]]
 _HELD_BYTES = 2**28
-"""What tables of several layers may occupy on an accelerator before they are brought to the CPU."""
+"""Size of tables of several layers on an accelerator before they are copied to the CPU."""
 
 
 def _unchecked(tables: Mapping[Any, Tensor]) -> Mapping[Any, Tensor]:
@@ -441,29 +441,29 @@ def _unchecked(tables: Mapping[Any, Tensor]) -> Mapping[Any, Tensor]:
 
 
 class LayerTables:
-    """Collects every table of every sequence with an axis of layers in front.
+    """Tables of every sequence, with an axis of layers in front.
 
-    Sequences that come together are kept together until the last layer has come: nothing is done per sequence and layer.
+    Sequences of one batch are stored together until the last layer, so that nothing is done per sequence and layer.
     """
 
     def __init__(self, layers: Sequence[int]) -> None:
         self._layers = tuple(layers)
         self._held: dict[tuple[int, ...], dict[Hashable, Tensor]] = {}
-        """By the sequences that came together, tables [layer sequence ...]."""
+        """By batch of sequences: tables [layer sequence ...]."""
         self._filled: dict[tuple[int, ...], list[int]] = {}
-        """Rows of these tables that are there: a layer may come with other sequences together than the next."""
+        """Layers stored so far; batches may differ between layers."""
         self._waiting: list[tuple[int, tuple[int, ...], Mapping[Hashable, Tensor], Check]] = []
 
     def keep(
         self, layer: int, numbers: tuple[int, ...], tables: Mapping[Any, Tensor], check: Check = _unchecked
     ) -> None:
-        """One layer of some sequences, tables [sequence ...].
+        """Add one layer of some sequences, tables [sequence ...].
 
         Args:
-            layer: The layer's number.
-            numbers: The sequences' numbers.
-            tables: By key; those of an accelerator stay there, up to some memory, since each copy waits for the device.
-            check: Gets the tables when they are on the CPU, and gives those to keep.
+            layer: Layer number.
+            numbers: Numbers of the sequences.
+            tables: Tables by key. On an accelerator they stay there up to some size, since each copy waits for the device.
+            check: Called with the tables on the CPU; returns those to store.
         """
         self._waiting.append((layer, numbers, tables, check))
         held = [table for _, _, waiting, _ in self._waiting for table in waiting.values()]
@@ -471,7 +471,7 @@ class LayerTables:
             self.fetch()
 
     def fetch(self) -> None:
-        """Bring to the CPU, and check, what is still on an accelerator."""
+        """Copy tables from the accelerator to the CPU, and check them."""
         waiting, self._waiting = self._waiting, []
         there = iter(on_cpu([table for _, _, tables, _ in waiting for table in tables.values()]))
         for layer, numbers, tables, check in waiting:
@@ -486,7 +486,7 @@ class LayerTables:
         self._filled.setdefault(numbers, []).append(row)
 
     def of_sequence(self, number: int) -> dict[Hashable, Tensor]:
-        """The tables [layer ...] of one sequence, in memory of its own."""
+        """Tables [layer ...] of one sequence, as copies."""
         self.fetch()
         first, *others = (numbers for numbers in self._held if number in numbers)
         held = self._held[first]
@@ -501,9 +501,9 @@ class LayerTables:
 
 
 class MapTables:
-    """Receives records, turns them into norms, and norms into the tables of results.
+    """Computes norms of layer records, and tables of results from norms.
 
-    The tables hold all layers from the first on: of a long sequence nothing is held twice.
+    Tables have room for all layers from the start, so that nothing of a long sequence is stored twice.
     """
 
     def __init__(
@@ -521,19 +521,19 @@ class MapTables:
         self._progress = progress
         self._buffers = Buffers()
         self._tables = LayerTables(run.layers)
-        # A layer per call, another one for other tokens: in every layer it would be an eighth of a short call's operations.
+        # One layer per call, which depends on the tokens: in every layer the check would be an eighth of a short call's operations.
         self._compared = run.layers[int(run.sequences[0].tokens.sum()) % len(run.layers)]
         """The layer whose norms are compared with those of vectors."""
 
     def __call__(self, records: Mapping[int, LayerRecord]) -> None:
-        """One layer: its norms are certified and kept, the records are not."""
+        """Certify the norms of one layer and store them; records are dropped."""
         settings, products = self.run.settings, self.run.model.memory.products
         for stack in stacks(records, self._buffers, settings):
             layer, norms = stack.record.layer, norms_of_stack(stack, settings, self.scopes, self._buffers, products)
             found = {name: getattr(norms, name) for name in TABLES}
-            # A source token that many queries see, in a causal model too: half way before the last of them.
+            # A source token that many queries see, also in a causal model: half way before the last query.
             key = stack.positions[-1] // 2
-            if settings.method != "captum" and layer == self._compared:  # norms of "captum" are taken of vectors
+            if settings.method != "captum" and layer == self._compared:  # norms of "captum" are computed from vectors
                 found[_OF_COLUMN] = errors_of_column(stack, norms.values, key, settings)
             if self.heads:
                 by_head = head_norms(stack, settings, self.scopes, self.heads, buffers=self._buffers, products=products)
@@ -546,8 +546,8 @@ class MapTables:
             self._progress.step()
 
     def _by_expert(self, stack: Stack, values: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-        """Tables [sequence channel query key] of the experts asked for, and of all of them the error of the sum."""
-        if stack.record.routing is None:  # a dense layer among those of experts: all goes through none
+        """Tables [sequence channel query key] of the chosen experts, and the error of the sum over all experts."""
+        if stack.record.routing is None:  # a dense layer: all goes through no expert
             before = (0, 0, 0, 0, len(self.experts), 0)
             return {_EXPERTS: {scope: pad(table[:, None], before) for scope, table in values.items()}}
         of_one = {scope: table[0] for scope, table in values.items()}  # layers of experts are never stacked
@@ -558,11 +558,11 @@ class MapTables:
     def _certified(
         self, layer: int, numbers: tuple[int, ...], key: int, tables: Mapping[tuple[str, str], Tensor]
     ) -> Mapping[tuple[str, str], Tensor]:
-        """The tables of a layer of some sequences, on the CPU, without those that are there to be checked."""
+        """Tables of a layer of some sequences on the CPU, without those that only serve checks."""
         run, settings = self.run, self.run.settings
         named = {name: {scope: tables[of, scope] for of, scope in tables if of == name} for name, _ in tables}
         queries = [run.sequences[number].ascending for number in numbers]
-        # Asked so that NaN fails too: Python's max may pass it by.
+        # NaN must fail too: Python's max may skip it.
         if not all(bool((errors <= settings.rtol).all()) for errors in named["completeness"].values()):
             for index, asked in enumerate(queries):
                 errors = {scope: table[index, : len(asked)] for scope, table in named["completeness"].items()}
@@ -577,14 +577,14 @@ class MapTables:
         return {(name, scope): table for name, by_scope in named.items() for scope, table in by_scope.items()}
 
     def results(self) -> list[ContributionMaps]:
-        """One result a sequence, in the order of the input."""
+        """One result per sequence, in the order of the input."""
         return [self._result(number) for number in range(len(self.run.sequences))]
 
     def _result(self, number: int) -> ContributionMaps:
         run, sequence = self.run, self.run.sequences[number]
         held, order = self._tables.of_sequence(number), sequence.order
         in_order = order.tolist() == list(range(len(order)))
-        # A sequence that ran with a longer one has more rows and keys in its tables than tokens.
+        # A sequence in a batch with a longer one has more rows and keys in its tables than tokens.
         n_rows, n_keys = len(sequence.ascending), len(sequence.tokens)
 
         def tables(name: str, axis: int) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The library's own errors: each is an `FFBlockError` and the built-in a caller would guess."""
+"""Errors and warnings of this library: every error is an `FFBlockError` and a matching built-in exception."""
 
 import difflib
 import inspect
@@ -32,26 +32,26 @@ _NO_MEMORY = re.compile("not enough memory|cannot allocate memory|can't allocate
 
 
 class FFBlockError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all errors of this library."""
 
 
 class InputError(FFBlockError, ValueError):
-    """An argument or an input text cannot be used as given."""
+    """An argument or an input text cannot be used."""
 
 
 class CallError(InputError, TypeError):
-    """A function was called with an argument that it does not have, or without one that it needs."""
+    """A function got an unknown argument, or lacks a required one."""
 
 
 class ScopeKeyError(FFBlockError, KeyError):
-    """A result holds no such scope or layer."""
+    """A result has no such scope, layer or table."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class LayerError(InputError, ScopeKeyError):
-    """A model or a result has no such layer: a wrong argument and a missing key in one."""
+    """A model or a result has no such layer."""
 
 
 class UnsupportedModelError(FFBlockError, NotImplementedError):
@@ -59,7 +59,7 @@ class UnsupportedModelError(FFBlockError, NotImplementedError):
 
 
 class UntrainedHeadError(InputError, UnsupportedModelError):
-    """A model's logits are those of random weights: a wrong argument and an unsupported model in one."""
+    """A model's logits are those of random weights."""
 
 
 class ModelLoadError(FFBlockError, OSError):
@@ -67,35 +67,35 @@ class ModelLoadError(FFBlockError, OSError):
 
 
 class IdentityError(FFBlockError, RuntimeError):
-    """A captured tensor is not what the block's own weights say it is."""
+    """A cached activation does not fulfil an equation of the block's weights."""
 
 
 class CompletenessError(FFBlockError, ArithmeticError):
-    """Parts and bias do not sum to the model's own tensor."""
+    """Contributions or attributions do not sum to the model's own value."""
 
 
 class OutOfMemoryError(FFBlockError, MemoryError):
-    """A call would hold more memory than is free."""
+    """A call needs more memory than allowed or free."""
 
 
 class CaptureError(FFBlockError, RuntimeError):
-    """A forward pass did not deliver the tensors that were to be captured."""
+    """A forward pass did not give the expected tensors."""
 
 
 class MapFileError(FFBlockError, ValueError):
-    """A saved map file is damaged, of another version, or not ours."""
+    """A saved file is damaged, of another version, or of another program."""
 
 
 class ProcessedWeightsWarning(UserWarning):
-    """The model's weights were folded or centred: norms are then of the processed model."""
+    """The model's weights were folded or centred: contribution norms are those of the processed model."""
 
 
 class MissingSpaceWarning(UserWarning):
-    """A target names a token that the model does not expect, and expects the same one with a space before it."""
+    """A target's token is improbable, and probable with a space before it."""
 
 
 def warn(said: str, category: type[Warning]) -> None:
-    """Warn at the line that called this package, however deep; also from a hook, which torch calls and not the user."""
+    """Warn at the line that called this package, at any depth; also from hooks, which torch calls."""
     frames = enumerate(traceback.walk_stack(inspect.currentframe()), start=1)
     ours = [depth for depth, (frame, _) in frames if frame.f_globals.get("__name__", "").split(".")[0] == __package__]
     warnings.warn(said, category, stacklevel=ours[-1] + 1)
@@ -120,23 +120,23 @@ def former_names(module: str, former: Mapping[str, str]) -> Callable[[str], Any]
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out: Python's own, torch's of either device, or the loader's of a library."""
+    """Whether an error means that memory ran out: Python's own, torch's on any device, or a library loader's."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
 def brief(value: object, most: int = 80) -> str:
-    """A value as an error shows it: its repr, cut where it is long."""
+    """The repr of a value, shortened for an error."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """A question for an error where a word is nearly one of those that there are, "" where it is not."""
+    """Suggestion for an error if a word is similar to a known one, else ""."""
     by_lower = {name.lower(): name for name in known if _digits(name) == _digits(str(word))}
     near = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
     return f"Did you mean `{by_lower[near[0]]}`?" if near else ""
 
 
 def _digits(word: str) -> str:
-    """The numbers in a word: "head 3" is not meant for "head 2"."""
+    """Numbers in a word: "head 3" is not a misspelling of "head 2"."""
     return "".join(filter(str.isdigit, word))

@@ -1,14 +1,13 @@
-"""Metrics: functions of logits [batch pos d_vocab] to one number per run, such as the logit of an answer.
+"""Metrics: functions of logits [batch pos d_vocab] to one number per row, such as the logit of an answer.
 
     metric = ffb.logit(" Mary", minus=" John", model=model)
     metric(model(tokens))  # [batch]
 
-Any function of logits may be given wherever a metric is; `as_metric` makes one of it. A subclass of `Metric` needs `__call__`
-alone, and adds what it knows: a position, a name, words to look up, a prompt's clean run.
+Any function of logits can be passed as a metric; `as_metric` wraps it. A subclass of `Metric` needs only `__call__`. It can also have
+a position, a name, words to look up, and a clean forward pass per prompt.
 
-Words are looked up by a model's tokenizer: `model=` at once, else by whoever runs the model when it is known. Where prompts
-have answers of their own, row i of the logits is read with prompt i's; `of_prompt` gives the metric of any number of runs of
-one prompt.
+Words are looked up with a model's tokenizer: that of `model=`, or that of the call that runs the model. If each prompt has its own
+answer, row i of the logits is read with that of prompt i. `of_prompt` returns the metric for any number of rows of one prompt.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +41,7 @@ __all__ = [
 ]
 
 LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
-"""A metric as TransformerLens has them: logits to one number per run, or one for all runs together."""
+"""A metric as in TransformerLens: logits to one number per row, or one for all rows together."""
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 """A token as text or id, or several that count as one answer."""
 Given: TypeAlias = str | SupportsIndex | Sequence[Answer] | Int[Tensor, " batch"]
@@ -54,24 +53,24 @@ RowReader: TypeAlias = Callable[[Float[Tensor, "*run d_vocab"], list[int]], Floa
 @strict
 @dataclass(frozen=True)
 class CleanRun:
-    """A prompt's run without edits: what its edited runs are compared with."""
+    """Forward pass of a prompt without edits, with which edited ones are compared."""
 
     number: int
-    """The prompt's number in the list of prompts: which of a metric's answers are its own."""
+    """Index of the prompt in the list of prompts, which selects the answer."""
     tokens: Int[Tensor, " pos"]
-    """The prompt."""
+    """Token ids of the prompt."""
     logits: Float[Tensor, "pos d_vocab"]
-    """What the model made of it."""
+    """Logits of the prompt."""
 
 
 @strict
 class Metric(ABC):
-    """A number for every run, read off its logits; a subclass needs `__call__` alone."""
+    """A function of logits to one number per row; a subclass needs only `__call__`."""
 
     name: str
-    """What it is called in results and on figures; the name of the class unless it says another."""
+    """Name in results and figures; by default the name of the class."""
     at: int | None = None
-    """Position where the logits are read, negative ones from the end; None means at more than one."""
+    """Position at which logits are read, negative ones from the end; None means several positions."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -80,18 +79,18 @@ class Metric(ABC):
 
     @abstractmethod
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "*batch"]:
-        """One number per run.
+        """One number per row [batch].
 
         Raises:
-            InputError: if it is not known which answers or which clean run to read with, or the position does not exist.
+            InputError: if answers or clean logits are not known, or if the position does not exist.
         """
 
     def mean(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, ""]:
-        """The mean over runs: one number, as TransformerLens's patching functions take it unless told otherwise."""
+        """Mean over rows: one number, the format of TransformerLens's patching functions."""
         return self(logits).mean()
 
     def bound_to(self, model: Any) -> "Metric":
-        """The same with words as token ids of a model.
+        """The metric with words as token ids of a model.
 
         Raises:
             InputError: if there is no tokenizer, or a word is not one token.
@@ -99,7 +98,7 @@ class Metric(ABC):
         return self
 
     def for_prompts(self, number: int) -> "Metric":
-        """The same, which has answers for so many prompts and no others.
+        """The metric for a number of prompts.
 
         Raises:
             InputError: if it has answers for another number of prompts.
@@ -107,7 +106,7 @@ class Metric(ABC):
         return self
 
     def of_prompt(self, run: CleanRun) -> "Metric":
-        """The metric of any number of runs of one prompt.
+        """The metric for any number of rows of one prompt.
 
         Raises:
             InputError: if there are no answers for this prompt.
@@ -115,10 +114,10 @@ class Metric(ABC):
         return self
 
     def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
-        """The tokens that are read, such as `' Mary' - ' John'`; empty where none in particular are, or each prompt has its own.
+        """The tokens that are read, such as `' Mary' - ' John'`; empty if there are none, or if each prompt has its own.
 
         Args:
-            quoted: Makes words of token ids.
+            quoted: Function of token ids to texts.
         """
         return ""
 
@@ -126,7 +125,7 @@ class Metric(ABC):
 @strict
 @dataclass(frozen=True)
 class PlainMetric(Metric):
-    """A function of logits that somebody else wrote; it is given whole runs, and all prompts that it knows at once."""
+    """An external function of logits; it gets the logits of all its prompts at once."""
 
     function: LogitFunction
     name: str = "metric"
@@ -138,11 +137,11 @@ class PlainMetric(Metric):
 
 @strict
 def as_metric(metric: Metric | LogitFunction, name: str = "metric") -> Metric:
-    """A metric as it is; another function of logits as one.
+    """A metric, or a function of logits wrapped as one.
 
     Args:
         metric: Either.
-        name: What the caller's argument is called, for the error.
+        name: The caller's argument, for the error.
 
     Raises:
         InputError: if it cannot be called.
@@ -158,7 +157,7 @@ def as_metric(metric: Metric | LogitFunction, name: str = "metric") -> Metric:
 
 @strict
 def run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:
-    """A number for each run of one prompt; somebody else's function sees one run at a time, since it may average all it sees.
+    """One number per row of a prompt [run]. An external function gets one row at a time, since it may average over rows.
 
     Raises:
         InputError: if the metric cannot be read.
@@ -174,26 +173,26 @@ def _numbers(value: object, name: str, n_runs: int) -> Tensor:
     if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (n_runs,)):
         shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
         raise InputError(
-            f"the metric {name} gave {shape} for logits of {n_runs} runs; expected a tensor with one number, or with one per run."
+            f"the metric {name} gave {shape} for logits of {n_runs} rows; expected a tensor with one number, or with one per row."
         )
     return value
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The tokens that a metric reads: of each prompt one or several that count as one answer, each counted once."""
+    """Tokens that a metric reads: per prompt one, or several that count as one answer, each once."""
 
     prompts: tuple[tuple[str | int, ...], ...]
-    """By prompt."""
+    """By prompt: its tokens."""
     shared: bool
-    """Whether there is one answer for all prompts."""
+    """Whether one answer is for all prompts."""
 
     @classmethod
     def given(cls, answers: Given, name: str) -> "Answers":
-        """Answers as callers name them: a word or an id for all prompts, or a list with one entry per prompt.
+        """Answers from a caller's argument: a word or an id for all prompts, or a list with one entry per prompt.
 
         Raises:
-            InputError: for an empty list, and for what is neither word nor id.
+            InputError: for an empty list, and for an entry that is not a word or an id.
         """
         plain = answers.tolist() if isinstance(answers, Tensor) else answers
         shared = isinstance(plain, str) or whole(plain) is not None
@@ -212,15 +211,15 @@ class Answers:
         return cls(tuple(prompts), shared)  # type: ignore[arg-type]  # None was refused
 
     def bound_to(self, model: Any) -> "Answers":
-        """The same as token ids."""
+        """The answers as token ids."""
         prompts = (dict.fromkeys(single_token(model, word) for word in words) for words in self.prompts)
         return replace(self, prompts=tuple(tuple(ids) for ids in prompts))
 
     def refuse_other_number(self, number: int) -> None:
-        """A list has one entry per prompt.
+        """Refuse answers for another number of prompts.
 
         Raises:
-            InputError: if it is of more or fewer prompts.
+            InputError: if the numbers differ.
         """
         if self.shared or len(self.prompts) == number:
             return
@@ -232,7 +231,7 @@ class Answers:
         )
 
     def of_prompt(self, number: int) -> "Answers":
-        """The answer of one prompt, shared by all its runs.
+        """The answer of one prompt, for all its rows.
 
         Raises:
             InputError: if there is none.
@@ -249,22 +248,22 @@ class Answers:
         """A reading of every row: of its own answer, or of the one that all share.
 
         Raises:
-            InputError: if words are not looked up yet, there are not as many runs as prompts, or a token is none of the model's.
+            InputError: if words are not looked up yet, if there are not as many rows as prompts, or for an unknown token id.
         """
         tokens = [token for prompt in self.prompts for token in prompt]
         words = [token for token in tokens if isinstance(token, str)]
         if words:
             raise InputError(
-                f"the metric reads {words[0]!r}, and no tokenizer has said yet which token that is: make it with model=..., or "
-                "take metric.bound_to(model)."
+                f"the metric reads {words[0]!r}, which is not looked up yet: expected a model's tokenizer. Pass model=..., or use "
+                "metric.bound_to(model)."
             )
         if not self.shared and len(self.prompts) != len(rows):
             raise InputError(
-                f"the metric has answers for {len(self.prompts)} prompts, the logits are of {len(rows)} runs."
+                f"the metric has answers for {len(self.prompts)} prompts, the logits are of {len(rows)} rows: expected equally many."
             )
         if unknown := [token for token in tokens if not 0 <= int(token) < rows.shape[-1]]:
             raise InputError(
-                f"the metric reads token {unknown[0]}; the logits are of tokens 0 to {rows.shape[-1] - 1}."
+                f"the metric reads token {unknown[0]}: expected tokens 0 to {rows.shape[-1] - 1}, as in the logits."
             )
         ids = [[int(token) for token in prompt] for prompt in self.prompts]
         if self.shared:
@@ -275,21 +274,21 @@ class Answers:
 @strict
 @dataclass(frozen=True)
 class AnswerMetric(Metric):
-    """What one position says of an answer, less what it says of another."""
+    """A reading of an answer at one position, minus that of another answer."""
 
     reading: RowReader
     """What is read of an answer's tokens."""
     answers: Answers
     minus: Answers | None = None
-    """What to compare with; None means nothing."""
+    """Answer to subtract; None means none."""
     at: int = -1
     name: str = "logit"
 
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, " batch"]:
         if logits.ndim != 3:
             raise InputError(
-                f"logits have shape {tuple(logits.shape)}: expected [batch pos d_vocab], as the model gives them for a batch; of one "
-                "run give logits[None]."
+                f"logits have shape {tuple(logits.shape)}: expected [batch pos d_vocab], as the model returns for a batch. For one "
+                "row pass logits[None]."
             )
         rows = logits[:, one_position(self.at, logits.shape[1], "at")]
         values = self.answers.read(self.reading, rows)
@@ -318,7 +317,7 @@ class AnswerMetric(Metric):
         """Refuse the difference of an answer and itself.
 
         Raises:
-            InputError: naming the prompt.
+            InputError: with the prompt.
         """
         first, second = self.answers.prompts, () if self.minus is None else self.minus.prompts
         for number in range(max(len(first), len(second)) if second else 0):
@@ -344,21 +343,20 @@ def logit(
     at: int = -1,
     model: Any = None,
 ) -> AnswerMetric:
-    """The logit of an answer at one position, less another's: a difference of logits is one of log-odds, in nats.
+    """Metric: the logit of an answer at one position, minus another's. A difference of logits is one of log odds, in nats.
 
-    The logit of several tokens is the mean of theirs, so that the metric is linear in the logits. A single logit has a part that
-    all tokens share; `minus="mean"` subtracts the mean of all logits.
+    The logit of several tokens is their mean, so that the metric is linear in the logits. A part of a single logit is common to
+    all tokens; `minus="mean"` subtracts the mean of all logits.
 
     Args:
-        answers: A token as text or id, the same for all prompts; or a list with one entry per prompt, each a token or
-            several that count as one answer.
-        minus: What to subtract, likewise; or "mean" for the mean of the logits of all tokens (the token "mean" is passed as its id).
+        answers: A token as text or id for all prompts, or a list with one entry per prompt. An entry is a token or several that
+            count as one answer.
+        minus: Answer to subtract, in the same format; or "mean" for the mean of all logits (pass the token "mean" as its id).
         at: Position to read, the last by default.
-        model: Its tokenizer reads the words; may be left out where the metric is given to a call that knows the model.
+        model: Model whose tokenizer looks words up; optional if the metric is passed to a call with a model.
 
     Raises:
-        InputError: if there are not as many answers as there is to subtract, a pair is the same token, or a text is not
-            one token.
+        InputError: if the numbers of answers differ, if an answer is subtracted from itself, or if a text is not one token.
     """
     right = Answers.given(answers, "answers")
     if isinstance(minus, str) and minus == "mean":
@@ -381,23 +379,23 @@ def logit_difference(
     at: int = -1,
     model: Any = None,
 ) -> AnswerMetric:
-    """The logit of one answer minus that of another: `logit(right, minus=wrong)`.
+    """Metric: the logit of one answer minus that of another, `logit(right, minus=wrong)`.
 
     Args:
         right: A word that is one token, a token id, or several that count as one; a list has one entry per prompt.
-        wrong: Likewise.
-        at: The position that is read.
-        model: With it words are looked up at once, as other people's functions need it.
+        wrong: Answer to subtract, in the same format.
+        at: Position to read.
+        model: Model whose tokenizer looks words up now, as external functions need.
 
     Raises:
-        InputError: as `logit`.
+        InputError: as in `logit`.
     """
     return logit(right, minus=wrong, at=at, model=model)
 
 
 @strict
 def probability(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
-    """The probability of an answer at one position, from 0 to 1; of several tokens the sum of theirs.
+    """Metric: the probability of an answer at one position, from 0 to 1; for several tokens their sum.
 
     Arguments and errors are those of `logit`.
     """
@@ -406,7 +404,7 @@ def probability(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMet
 
 @strict
 def rank(answers: Given, *, at: int = -1, model: Any = None) -> AnswerMetric:
-    """The rank of an answer among all tokens at one position, 1 for the largest logit; of several tokens the best.
+    """Metric: the rank of an answer among all tokens at one position, 1 for the largest logit; for several tokens the best.
 
     Arguments and errors are those of `logit`.
     """
@@ -446,20 +444,22 @@ class KLDivergence(Metric):
     """`KL(clean || run)` of the next token's distribution at one position, in nats."""
 
     clean: Float[Tensor, "batch pos d_vocab"] | None
-    """The clean runs' logits, one for all runs or one per run; None means those of each prompt's own clean run."""
+    """Clean logits, one for all rows or one per row; None means those of each prompt's own clean forward pass."""
     at: int = -1
     name: str = "KL divergence"
 
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, " batch"]:
         if self.clean is None:
             raise InputError(
-                "kl_divergence() compares with clean logits: give them, kl_divergence(model(clean_tokens))."
+                "kl_divergence() compares with clean logits: pass them, kl_divergence(model(clean_tokens))."
             )
         if len(self.clean) not in (1, len(logits)):
-            raise InputError(f"kl_divergence: {len(self.clean)} clean runs, the logits are of {len(logits)} runs.")
+            raise InputError(
+                f"kl_divergence: {len(self.clean)} clean logits for {len(logits)} rows: expected one, or one per row."
+            )
         if self.clean.shape[-1] != logits.shape[-1]:
             raise InputError(
-                f"kl_divergence: clean logits of {self.clean.shape[-1]} tokens, the run's of {logits.shape[-1]}: expected those of "
+                f"kl_divergence: clean logits of {self.clean.shape[-1]} tokens, the others of {logits.shape[-1]}: expected those of "
                 "the same model."
             )
         clean, edited = (
@@ -478,13 +478,13 @@ class Loss(Metric):
     """Mean next-token cross-entropy over the prompt, in nats."""
 
     tokens: Int[Tensor, "batch pos"] | None
-    """The prompts, one for all runs or one per run; None means each prompt's own."""
+    """Token ids of the prompts, one for all rows or one per row; None means each prompt's own."""
     at: int | None = None
     name: str = "loss"
 
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, " batch"]:
         if self.tokens is None:
-            raise InputError("loss() needs the tokens that are to be predicted: give them, loss(tokens).")
+            raise InputError("loss() needs the tokens to predict: pass them, loss(tokens).")
         if len(self.tokens) not in (1, len(logits)) or self.tokens.shape[1] != logits.shape[1]:
             raise InputError(
                 f"loss: tokens of shape {tuple(self.tokens.shape)}, logits of {tuple(logits.shape[:2])} [batch pos]."
@@ -502,30 +502,30 @@ class Loss(Metric):
 
 @strict
 def kl_divergence(clean: Float[Tensor, "batch pos d_vocab"] | None = None, *, at: int = -1) -> KLDivergence:
-    """`KL(clean || run)` of the next token's distribution at one position, in nats.
+    """Metric: `KL(clean || run)` of the next token's distribution at one position, in nats.
 
     Args:
-        clean: Logits of the clean runs; None, for calls that run the model, means each prompt's own clean run.
+        clean: Clean logits. None means those of each prompt's own clean forward pass, in calls that run the model.
         at: Position to read, the last by default.
 
     Raises:
-        InputError: if `clean` is not such a tensor, or holds NaN.
+        InputError: if `clean` is not such a tensor, or has NaN.
     """
     if clean is not None and (not isinstance(clean, Tensor) or clean.ndim != 3 or not clean.is_floating_point()):
         raise InputError(
             f"clean={brief(clean)}: expected logits [batch pos d_vocab], such as model(clean_tokens), or None."
         )
     if clean is not None and bool(clean.isnan().any()):
-        raise InputError("clean holds NaN: expected the logits of a run that is sound.")
+        raise InputError("clean has NaN: expected finite logits.")
     return KLDivergence(clean, at)
 
 
 @strict
 def loss(tokens: Int[Tensor, "batch pos"] | None = None) -> Loss:
-    """Mean next-token cross-entropy over the prompt, in nats.
+    """Metric: mean next-token cross-entropy over the prompt, in nats.
 
     Args:
-        tokens: The prompts; None, for calls that run the model, means each prompt's own tokens.
+        tokens: Token ids of the prompts. None means each prompt's own, in calls that run the model.
 
     Raises:
         InputError: if these are not token ids.

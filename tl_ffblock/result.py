@@ -1,7 +1,7 @@
-"""What every public result is: a frozen dataclass that is compared by its numbers, saved, printed, tabulated and drawn.
+"""Base classes of results: frozen dataclasses that can be compared, saved, printed, tabulated and drawn.
 
-`Values` is a dataclass of labels and numbers; it is equal to another by all of them and has a place in files.
-`Result` is what a caller gets: with `save`, `load`, `to_dataframe`, `show`, `to_html` and `figure`.
+`Values` is a dataclass of labels and numbers; equality compares all of them, and files can contain it.
+`Result` is what calls return, with `save`, `load`, `to_dataframe`, `show`, `to_html` and `figure`.
 `Results` is the list of results of several prompts.
 """
 
@@ -27,23 +27,23 @@ from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_t
 from tl_ffblock.signatures import PLURAL, refuse_options, strict
 
 VERSION = 2
-"""Of the format of files. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
+"""Version of the file format. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
 MOST_SHOWN = 3
-"""Results of a list that are printed."""
+"""Number of results of a list that are printed."""
 MAPS = "tl_ffblock.results.maps"
-"""The module of the one class that files of version 1 hold; they do not name it."""
+"""Module of the only class in files of version 1, which do not name it."""
 VIEWS = "tl_ffblock.views"
-"""The package in which pages and figures are registered by type; it is imported when something is drawn first."""
+"""Package in which pages and figures are registered by type; it is imported at the first drawing."""
 
 One = TypeVar("One", bound="Result")
 Value = TypeVar("Value")
 
 _KNOWN: dict[str, type["Values"]] = {}
-"""Classes that files can hold, by name."""
+"""Classes that files can contain, by name."""
 
 
 class Values:
-    """A frozen dataclass of labels, numbers and tensors: equal by all of them, with NaN equal to NaN."""
+    """A frozen dataclass of labels, numbers and tensors. Equality compares all of them; NaN equals NaN."""
 
     __hash__ = None  # type: ignore[assignment]  # as of any object that is compared by numbers
 
@@ -52,25 +52,25 @@ class Values:
         known = _KNOWN.setdefault(cls.__name__, cls)
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(
-                f"{cls.__name__} is the name of two classes that files hold: {known.__module__}, {cls.__module__}."
+                f"{cls.__name__} is the name of two classes in files: {known.__module__}, {cls.__module__}. Rename one."
             )
-        _KNOWN[cls.__name__] = cls  # a dataclass with slots is made a second time
+        _KNOWN[cls.__name__] = cls  # a dataclass with slots is created twice
 
     def __eq__(self, other: object) -> bool:
         return equal(self, other) if type(self) is type(other) else NotImplemented
 
     @strict
     def faults(self) -> Iterator[str]:
-        """What no file of this class can hold, beyond fields of other types and arrays of other sizes than their labels."""
+        """Faults that field types and sizes of arrays do not show, as text."""
         yield from ()
 
 
 @strict
 class Result(Values):
-    """Base of every public result: one way to be saved, printed, tabulated and drawn."""
+    """Base class of results: saved, printed, tabulated and drawn in the same way."""
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """What `print` shows: one line on what the result is, and lines by their names."""
+        """Text of `print`: a headline, and further lines by name."""
         return "", {}
 
     def __repr__(self) -> str:
@@ -84,11 +84,11 @@ class Result(Values):
         return f"<pre>{escape(repr(self))}</pre>"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Long form: one row per number, with the columns that say what it is of."""
+        """Long form: one row per number, with columns that identify it."""
         raise NotImplementedError(f"{type(self).__name__}.to_dataframe")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write one safetensors file with JSON labels and a checksum; a half-written file never appears under `path`.
+        """Write one safetensors file with JSON labels and a checksum; a partial file never appears at `path`.
 
         Raises:
             InputError: if the folder does not exist, or the path is not that of a regular file.
@@ -98,25 +98,25 @@ class Result(Values):
 
     @classmethod
     def load(cls: type[One], path: str | os.PathLike[str]) -> One:
-        """Read a file that `save` wrote.
+        """Read a file from `save`.
 
         Raises:
-            MapFileError: if the file is not such a result, was changed, or is of another version.
+            MapFileError: if the file has another kind of result, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
         file = read_tensors(Path(path))
         if file.kind != f"tl_ffblock.{cls.__name__}":
             raise MapFileError(
-                f"{path} holds {file.kind}, not {cls.__name__}: use `tl_ffblock.load(path)` or that class."
+                f"{path} has a {file.kind}, not a {cls.__name__}: use `tl_ffblock.load(path)` or that class."
             )
         return cls.from_file(file, Path(path))
 
     @classmethod
     def from_file(cls: type[One], file: TensorFile, path: Path) -> One:
-        """A result from what a file holds; a class that reads older files overrides this.
+        """Result from a file; a class that reads older files overrides this.
 
         Raises:
-            MapFileError: if the file is of another version, or something is missing from it.
+            MapFileError: if the file is of another version, or incomplete.
         """
         read: One = _read(file, path, cls)
         return read
@@ -126,11 +126,11 @@ class Result(Values):
     @overload
     def to_html(self, path: str | os.PathLike[str], **options: Any) -> Path: ...
     def to_html(self, path: str | os.PathLike[str] | None = None, **options: Any) -> str | Path:
-        """One self-contained page, which works without a network: its HTML, or with `path` the path of the file written.
+        """Self-contained page, which needs no network: its HTML, or with `path` the path of the written file.
 
         Args:
             path: File to write; None returns the HTML.
-            **options: Where the page opens, by the kind of result.
+            **options: Options of the page, which depend on the class of the result.
 
         Raises:
             InputError: if there is no page of such a result, an option does not fit it, or the folder of `path` does not exist.
@@ -139,14 +139,14 @@ class Result(Values):
         return html if path is None else write_atomically(path, html.encode("utf-8"))
 
     def show(self, *, height: int = 820, **options: Any) -> Any:
-        """The page in a notebook cell, inside a frame of its own, with a still picture for readers without frames.
+        """The page in a notebook cell, in a frame, with a still picture for readers that show no frames.
 
         Args:
-            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
+            height: Height of the frame in pixels, until the page reports its own.
             **options: As in `to_html`.
 
         Raises:
-            InputError: as `to_html`, and if `height` is not positive.
+            InputError: as in `to_html`, and if `height` is not positive.
         """
         return views().page_view(self._page("show", options), height)
 
@@ -176,7 +176,7 @@ class Result(Values):
 
 @strict
 class Results(list[One], Generic[One]):
-    """Results of several prompts, in their order: a list that can be saved, tabulated and averaged as one."""
+    """Results of several prompts, in their order: a list that can be saved, tabulated and averaged."""
 
     def __init__(self, results: Iterable[One] = ()) -> None:
         super().__init__(results)
@@ -198,10 +198,10 @@ class Results(list[One], Generic[One]):
         )
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The tables of all results in one, with the number of the prompt as the first column, "prompt".
+        """One table of all results; the first column, "prompt", is the number of the prompt.
 
         Raises:
-            InputError: if there is none.
+            InputError: if there are no results.
         """
         if not self:
             raise InputError("to_dataframe of no results: expected one or more.")
@@ -209,13 +209,13 @@ class Results(list[One], Generic[One]):
         return pd.concat(frames, names=["prompt", None]).reset_index("prompt").reset_index(drop=True)
 
     def mean(self, positions: Any = None) -> Any:
-        """The mean of the results, as the class of the results makes it; of `PatchingEstimates` it has every kind, with intervals.
+        """Mean of the results, by the `mean` of their class; for `PatchingEstimates` it has every kind, with intervals.
 
         Args:
-            positions: Names of positions, where the class reads numbers at some: `results.mean({"IO": [4, 2], "END": -1})`.
+            positions: Named positions, if the class reads numbers at positions: `results.mean({"IO": [4, 2], "END": -1})`.
 
         Raises:
-            InputError: if there is none, there is no mean of such results, or they are of different models, texts or kinds.
+            InputError: if there are no results, if the class has no mean, or if results differ in model, text or kind.
         """
         if not self or not callable(getattr(type(self[0]), "mean", None)):
             raise InputError(
@@ -227,7 +227,7 @@ class Results(list[One], Generic[One]):
         return kind.mean(self, **given)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write all of them to one safetensors file with a checksum.
+        """Write all results to one safetensors file with a checksum.
 
         Raises:
             InputError: if an element is not a result, the folder does not exist, or the path is not that of a regular file.
@@ -242,15 +242,15 @@ class Results(list[One], Generic[One]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Results[One]":
-        """Read a file that `save` wrote.
+        """Read a file from `save`.
 
         Raises:
-            MapFileError: if the file is not one of several results, was changed, or is of another version.
+            MapFileError: if the file does not have several results, was changed, or is of another version.
             FileNotFoundError: if there is no such file.
         """
         file = read_tensors(Path(path))
         if file.kind != "tl_ffblock.Results":
-            raise MapFileError(f"{path} holds one {file.kind}: use `tl_ffblock.load(path)` or that class.")
+            raise MapFileError(f"{path} has one {file.kind}: use `tl_ffblock.load(path)` or that class.")
         return cls(_read(file, Path(path), tuple[Result, ...]))
 
     def __repr__(self) -> str:
@@ -261,13 +261,13 @@ class Results(list[One], Generic[One]):
 
 @strict
 def load(path: str | os.PathLike[str]) -> Any:
-    """The result in a file that `save` wrote, of the class that the file names; of a list of results `Results`.
+    """Read a file from `save`: a result of the class that the file names, or `Results` for a list of results.
 
     Args:
         path: The file.
 
     Raises:
-        MapFileError: if the file holds no result of this package, was changed, is of another version, or is of a class of your own
+        MapFileError: if the file has no result of this package, was changed, is of another version, or has a class of your own
             that is not imported yet.
         FileNotFoundError: if there is no such file.
     """
@@ -279,16 +279,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:
         kind = _class_of(name, module)
     except (ImportError, KeyError, ValueError) as error:
-        raise MapFileError(
-            f"{path} holds a {name} of {module}, which is not known: import its module first."
-        ) from error
+        raise MapFileError(f"{path} has a {name} of {module}, which is not known: import its module first.") from error
     if not issubclass(kind, Result):
-        raise MapFileError(f"{path} holds a {name}, which is a part of results and no result: make it again.")
+        raise MapFileError(f"{path} has a {name}, which is a part of results and not a result: save the result again.")
     return kind.from_file(file, Path(path))
 
 
 def equal(first: object, second: object) -> bool:
-    """Whether two values have the same labels, types and numbers, however deep they lie; NaN equals NaN."""
+    """Whether two values have the same labels, types and numbers, recursively; NaN equals NaN."""
     if isinstance(first, Tensor) and isinstance(second, Tensor):
         return identical(first, second)
     if isinstance(first, np.ndarray) and isinstance(second, np.ndarray):
@@ -309,14 +307,14 @@ def equal(first: object, second: object) -> bool:
 
 
 def identical(first: Tensor, second: Tensor) -> bool:
-    """Whether two tensors have the same type, shape and numbers, on whatever device they are; NaN equals NaN."""
+    """Whether two tensors have the same type, shape and numbers, on any device; NaN equals NaN."""
     if first.dtype != second.dtype or first.shape != second.shape:
         return False
     return bool(torch.allclose(first.cpu(), second.cpu(), rtol=0, atol=0, equal_nan=True))
 
 
 def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
-    """A table of columns of the same length, in their order; tensors become numbers."""
+    """Table of columns of equal length, in their order; tensors become numbers."""
     return pd.DataFrame(
         {
             name: column.detach().cpu().numpy() if isinstance(column, Tensor) else column
@@ -338,7 +336,7 @@ class ByKind(dict[str, Value]):
 
 
 _TOKENS = {"position": "token", "query": "query_token", "key": "key_token"}
-"""Columns of tokens by that of their positions."""
+"""Names of token columns by the column of their positions."""
 
 
 def long_form(
@@ -347,13 +345,13 @@ def long_form(
     tokens: Sequence[str] = (),
     order: Int[Tensor, " place"] | None = None,
 ) -> pd.DataFrame:
-    """A table with one row per number: what its place on each axis is of, and the number, "value".
+    """Table with one row per number: the labels of its indices, and the number, "value".
 
     Args:
-        values: Any number of axes.
-        axes: By name what each place of an axis is of, in the order of the axes: {"layer": (0, 1), "head": (0, 1, 2)}.
-        tokens: By position; where given, the axes "position", "query" and "key" have columns of tokens.
-        order: Numbers of places of the flattened values, one for each row; None means all in their order.
+        values: Array with any number of axes.
+        axes: By name, the labels of an axis, in the order of the axes: {"layer": (0, 1), "head": (0, 1, 2)}.
+        tokens: Tokens by position; if given, the axes "position", "query" and "key" have columns of tokens.
+        order: Indices into the flattened values, one per row; None means all in order.
     """
     order = torch.arange(values.numel()) if order is None else order
     places = np.unravel_index(order.numpy(), [len(labels) for labels in axes.values()])
@@ -368,7 +366,7 @@ def long_form(
 
 
 def views() -> Any:
-    """What draws results; it knows them, and not they it."""
+    """Package that draws results. It imports results; they do not import it."""
     return import_module(VIEWS)
 
 
@@ -378,39 +376,39 @@ def _write(path: Path, name: str, value: object) -> None:
 
 
 def labels_of(value: object) -> tuple[Any, dict[str, Tensor]]:
-    """A result, or a tuple of results, as what JSON can hold and tensors by name; `from_labels` is the inverse."""
+    """A result, or a tuple of results, as values for JSON and tensors by name; `from_labels` is the inverse."""
     tensors: dict[str, Tensor] = {}
     return _encoded(value, "", tensors), tensors
 
 
 def from_labels(labels: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """What `labels_of` took apart; see `as_described` for what a file must be compared with."""
+    """Inverse of `labels_of`; see `as_described` for the checks of a file."""
     return _decoded(labels, tensors)
 
 
 def _read(file: TensorFile, path: Path, kind: Any) -> Any:
     if file.version != VERSION:
         raise MapFileError(
-            f"{path} holds {file.kind} in format version {file.version}, this library reads {VERSION}: make it again."
+            f"{path} has a {file.kind} in format version {file.version}, this library reads {VERSION}: save it again."
         )
     return as_described(lambda: from_labels(file.labels["value"], file.tensors), kind, path)
 
 
 def as_described(made: Callable[[], Any], kind: Any, path: Path) -> Any:
-    """The value of a file, found to be of a class: fields of its types, arrays as long as their labels, numbers in their ranges.
+    """Checked value of a file: types of fields, lengths of arrays and labels, ranges of numbers.
 
     Args:
-        made: Makes the value of what the file holds.
+        made: Builds the value from the file's content.
         kind: The class, or another annotation.
         path: The file, for the error.
 
     Raises:
-        MapFileError: naming the first thing that is wrong.
+        MapFileError: with the first fault.
     """
     try:
         value = made()
         wrong = next(_faults(value, kind, "", {}), None)
-    except Exception as error:  # labels can be of any form, and classes refuse them in many
+    except Exception as error:  # labels can have any form, and classes refuse them in many ways
         raise MapFileError(f"{path} does not describe such a result of this library: {brief(error)}.") from error
     if wrong is not None:
         raise MapFileError(f"{path} does not describe such a result of this library: {wrong}.")
@@ -429,18 +427,18 @@ _LABELS = {
     "method": ("methods",),
     "bias": ("bias_names",),
 }
-"""Fields that label an axis, by its name in the annotation of an array; the first that a result has and that is not empty."""
+"""Fields that label an axis, by the axis name in the annotation of an array; the first non-empty one counts."""
 _COUNTED = ("layer", "head", "neuron", "expert", "rank")
-"""Fields that number something, from 0 on."""
+"""Fields with indices from 0."""
 
 
 def _faults(value: Any, hint: Any, place: str, sizes: dict[str, int]) -> Iterator[str]:
-    """What makes a value none of its annotated type; arrays also by their axes, whose lengths `sizes` has and gets.
+    """Faults of a value compared with its annotation; for arrays also of their axes, whose lengths are collected in `sizes`.
 
     Args:
-        value: From a file.
-        hint: The annotation of its field.
-        place: The field.
+        value: Value from a file.
+        hint: Annotation of its field.
+        place: Name of the field.
         sizes: Length of each named axis of the dataclass.
     """
     origin, options = get_origin(hint), get_args(hint)
@@ -483,7 +481,7 @@ def _faults_of_array(value: Any, hint: Any, place: str, sizes: dict[str, int]) -
 
 
 def _faults_of_fields(value: Values, place: str) -> Iterator[str]:
-    """What is wrong with a dataclass: its fields, labels beside numbers, and what its class says itself."""
+    """Faults of a dataclass: its fields, labels of arrays, and its own `faults`."""
     kind: Any = type(value)
     held = {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
     hints = _hints(kind)
@@ -497,14 +495,14 @@ def _faults_of_fields(value: Values, place: str) -> Iterator[str]:
             yield f"{place}{name}={one}, expected 0 or more"
     for axis in _axes(kind) & {"layer", "head", "channel", "query"}:
         labels = labelled[axis]
-        doubled = axis != "query" and len(set(labels)) != len(labels)  # a row may be asked for twice
+        doubled = axis != "query" and len(set(labels)) != len(labels)  # a query may occur twice
         if doubled or any(isinstance(label, int) and label < 0 for label in labels):
             yield f"{place}{_LABELS[axis][0]}={brief(labels)}, expected each once, and numbers from 0 on"
     yield from (f"{place}{wrong}" for wrong in value.faults())
 
 
 def _flat(labels: object) -> bool:
-    """Whether there are labels of one axis: a tuple, and none of tuples, which are of several texts."""
+    """Whether labels are those of one axis: a tuple of texts or numbers, not of tuples."""
     return isinstance(labels, tuple) and bool(labels) and not isinstance(labels[0], tuple)
 
 
@@ -520,9 +518,9 @@ def _axes(kind: Any) -> set[str]:
 
 
 def _encoded(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
-    """A value as JSON; tensors are put aside, each under a name of its own: that of its place, with a mark if it is taken."""
+    """A value as JSON; tensors are moved to `tensors`, each under a unique name."""
     if isinstance(value, Tensor | np.ndarray):
-        while place in tensors:  # keys 3 and "3" of a mapping, or "a.b" beside "b" of "a"
+        while place in tensors:  # keys 3 and "3" of a mapping, or "a.b" next to "b" of "a"
             place += "'"
         tensors[place] = torch.as_tensor(value)
         return {"tensor" if isinstance(value, Tensor) else "array": place}
@@ -530,7 +528,7 @@ def _encoded(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
         held = {name: _encoded(one, f"{place}.{name}".lstrip("."), tensors) for name, one in fields.items()}
         return {"class": type(value).__name__, "module": type(value).__module__, "fields": held}
-    if isinstance(value, Mapping):  # keys may be numbers, such as those of layers
+    if isinstance(value, Mapping):  # keys may be numbers, such as layers
         return {
             "map": [
                 [_encoded(key, "", tensors), _encoded(one, f"{place}.{key}".lstrip("."), tensors)]
@@ -542,11 +540,11 @@ def _encoded(value: Any, place: str, tensors: dict[str, Tensor]) -> Any:
         return {kind: [_encoded(one, f"{place}.{number}".lstrip("."), tensors) for number, one in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(f"cannot save {place or 'this result'}: a {type(value).__name__} has no form in a file.")
+    raise InputError(f"cannot save {place or 'this result'}: files cannot contain a {type(value).__name__}.")
 
 
 def _decoded(held: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of `_encoded`."""
+    """Inverse of `_encoded`."""
     if not isinstance(held, dict):
         return held
     match held:
@@ -569,7 +567,7 @@ def _decoded(held: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _class_of(name: str, module: str) -> type[Values]:
-    """A class by its name; its module is imported if it is one of this package."""
+    """A class by its name; its module is imported if it is in this package."""
     package = __name__.partition(".")[0]
     if name not in _KNOWN and module.startswith(f"{package}.") and "__main__" not in module:
         import_module(module)

@@ -228,20 +228,20 @@ def estimates(clean: Any = None, corrupted: Any = None, target: Any = DIFFERENCE
 CLEAN = tiny.tokens("gpt2", N)
 TWO, THREE = torch.stack([CLEAN] * 2), torch.stack([CLEAN] * 3)
 REFUSED: dict[str, Refused] = {
-    "one prompt for two": (lambda: estimates(TWO), InputError, "clean holds a list of 2, corrupted one prompt"),
-    "three prompts for two": (lambda: estimates(TWO, THREE), InputError, "list of 2, corrupted a list of 3"),
+    "one prompt for two": (lambda: estimates(TWO), InputError, "clean is a list of 2, corrupted is one prompt"),
+    "three prompts for two": (lambda: estimates(TWO, THREE), InputError, "list of 2, corrupted is a list of 3"),
     "answers for three": (lambda: estimates(TWO, TWO, ffb.logit([7, 8, 9])), InputError, "answers for 3 prompts"),
     "padding": (
         lambda: estimates(attention_mask=torch.tensor([0, 0, 1, 1, 1, 1])),
         InputError,
         "hides tokens of clean",
     ),
-    "minimum": (lambda: estimates(target=ffb.kl_divergence()), InputError, "a run is compared with itself"),
-    "patterns": (lambda: estimates(rules="gradient", maps=True), InputError, "share activations"),
+    "minimum": (lambda: estimates(target=ffb.kl_divergence()), InputError, "KL divergence.*steps=2"),
+    "patterns": (lambda: estimates(rules="gradient", maps=True), InputError, "maps=True with rules="),
     "no maps": (lambda: estimates().maps["Atb"], ScopeKeyError, "maps=True"),
     "no edges": (lambda: estimates().edges, ScopeKeyError, "edges=True"),
     "frozen queries": (lambda: estimates(of=["v", "q"], rules="path"), InputError, "patterns are frozen.*Use rules="),
-    "no such kind": (lambda: estimates(of="query"), InputError, "residual_mid.*are always there"),
+    "no such kind": (lambda: estimates(of="query"), InputError, "residual_mid.*are always"),
     "no stream between": (
         lambda: ffb.attribution_patching(
             model_of("gpt_neox"), *pair("gpt_neox"), DIFFERENCE, of=("attention", "residual_mid")
@@ -249,7 +249,7 @@ REFUSED: dict[str, Refused] = {
         InputError,
         "parallel layers, without a residual stream between",
     ),
-    "kind not asked for": (lambda: estimates(of="v")["k"], ScopeKeyError, "no 'k' here: ask with of='k'"),
+    "kind not asked for": (lambda: estimates(of="v")["k"], ScopeKeyError, "no 'k', .*pass of='k'"),
     "half an edge": (lambda: estimates(edges=True).edges[("input",)], ScopeKeyError, "a sender and a receiver"),
     "own loop": (lambda: estimates(edges=True).edges["L1H0", "L1H1.v"], ScopeKeyError, "no edge from"),
     "own loop by EAP's names": (lambda: estimates(edges=True).edges["m1", "a1.h1<v>"], ScopeKeyError, "no edge from"),

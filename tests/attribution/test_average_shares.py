@@ -200,9 +200,9 @@ REFUSED: dict[str, Refused] = {
     "no heads": (
         lambda: ffb.average_shares([ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), DIFFERENCE, of=())]),
         ScopeKeyError,
-        r"here are none\.$",
+        r"no heads, but none",
     ),
-    "mlps": (lambda: ffb.average_shares(several(), "mlps"), ScopeKeyError, "no mlps here"),
+    "mlps": (lambda: ffb.average_shares(several(), "mlps"), ScopeKeyError, "no mlps"),
     "too few positions": (lambda: of_pairs().mean({"IO": [1, 2]}), InputError, "2 positions of 3 prompts"),
     "no such position": (lambda: of_pairs().mean({"IO": 4}), InputError, "expected one position, from -4 to 3"),
     "positions of maps": (
@@ -213,24 +213,24 @@ REFUSED: dict[str, Refused] = {
     "edges of attributions": (
         lambda: ffb.average_shares(several(), "edges"),
         InputError,
-        r"of edges use ffb.average\(\[result.token_maps\('edges'\)",
+        r"For edges use ffb.average\(\[result.token_maps\('edges'\)",
     ),
     "edges without positions": (
         lambda: ffb.average_shares(
             ffb.attribution_patching(double("gpt2"), *TWO_PAIRS, DIFFERENCE, edges=True), "edges", {"END": -1}
         ),
         InputError,
-        "Ask with edges='positions'",
+        "Use edges='positions'",
     ),
     "kind of one pair alone": (
         lambda: Results([of_pairs()[0], *ffb.attribution_patching(double("llama"), *TWO_PAIRS, DIFFERENCE)]).mean(),
         ScopeKeyError,
-        "no 'q' here: ask with of='q'",
+        "no 'q', .*pass of='q'",
     ),
     "kind of the mean": (
         lambda: of_pairs().mean()["pattern"],
         ScopeKeyError,
-        "no 'pattern' here: here are residual, mlp",
+        "kind 'pattern': expected one of residual, mlp",
     ),
     "several": (lambda: ffb.attribution.PatchingEstimates.mean([]), InputError, "expected one result or more"),
 }

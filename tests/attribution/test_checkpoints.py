@@ -122,10 +122,10 @@ def test_hooks_of_users_see_every_tensor_once(model: Any, monkeypatch: pytest.Mo
     hook = ("blocks.1.mlp.hook_post", lambda x, hook: seen.append(hook.name))
     attributed(model, fwd_hooks=[hook])
     assert len(seen) == 1
-    with pytest.raises(InputError, match="checkpoint=True under hooks of your own"):
+    with pytest.raises(InputError, match="checkpoint=True with hooks of your own"):
         attributed(model, fwd_hooks=[hook], checkpoint=True)
     model.add_hook(*hook)
-    with pytest.raises(InputError, match="take the hooks off"):
+    with pytest.raises(InputError, match="remove the hooks"):
         attributed(model, checkpoint=True)
     assert len(seen) == 1
 

@@ -203,9 +203,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "two causes of three": (lambda: measured({"mine": ZEROS}, cause=[1, 2]), r"cause=\[1, 2\]: 2 positions of 3 prompts"),
     "a constant": (lambda: measured({"mine": ZEROS}, target=lambda logits: logits.sum() * 0), "derivative by the logits of a prompt is zero"),
     "a step": (lambda: measured({"mine": ZEROS}, target=lambda logits: (logits[:, -1] > 0).sum().float()[None]), "no derivative"),
-    "several rules": (lambda: measured([*shares()[:-1], ffb.attribute(double("gpt2"), PROMPTS[-1], DIFFERENCE, rules="patching")]), "by rules 'patching', 'path'.* by the same rules"),
+    "several rules": (lambda: measured([*shares()[:-1], ffb.attribute(double("gpt2"), PROMPTS[-1], DIFFERENCE, rules="patching")]), "with rules 'patching', 'path'.* the same rules"),
     "another text": (lambda: measured({"mine": shares()[::-1]}), "another text"),
-    "a logit": (lambda: second_of_another(ffb.logit(7)), r"results\['mine'\]\[1\] attributes .*logit token 7 = .* removed from is logit difference token 7 - token 11 = "),
+    "a logit": (lambda: second_of_another(ffb.logit(7)), r"results\['mine'\]\[1\] attributes .*logit token 7 = .* reads logit difference token 7 - token 11 = "),
     "another difference": (lambda: second_of_another(ffb.logit(7, minus=12)), r"token 7 - token 12 = .*token 7 - token 11 = "),
     "another position": (lambda: second_of_another(ffb.logit(7, minus=11, at=-2)), r"token 7 - token 11 at -2 = .*token 7 - token 11 = "),
     "another factor": (lambda: second_of_another(lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11])), r"metric = .* of external"),
@@ -245,7 +245,7 @@ def test_other_tokens_of_the_same_value_are_another_target() -> None:
     model = changed(torch.float64, twin, of_words)
     shared = {minus: attributed_otherwise(ffb.logit(7, minus=minus), model) for minus in (11, 12)}
     assert shared[11].value == shared[12].value
-    said = r"token 7 - token 12 = .* removed from is logit difference token 7 - token 11 = "
+    said = r"token 7 - token 12 = .* reads logit difference token 7 - token 11 = "
     assert_refused(lambda: ffb.faithfulness(model, TOKENS, DIFFERENCE, shared[12]), InputError, said)
     own = lambda logits: logits[:, -1, 7] - logits[:, -1, 11]  # noqa: E731
     assert ffb.faithfulness(model, TOKENS, own, shared[11]).target == "metric"

@@ -64,7 +64,9 @@ def test_a_graph_is_held_to_its_attributions_tolerance() -> None:
     assert exact.certificate.rtol < 1e-5
     shifted = exact.bias_shares.clone()
     shifted[exact.bias_layers.index(1)] += 1e-5 * float(exact.residual[1].abs().sum()) / N
-    with pytest.raises(CompletenessError, match="layer 1: the intercept of the whole layer misses the named biases"):
+    with pytest.raises(
+        CompletenessError, match="layer 1: the intercept of the whole layer differs from the named biases"
+    ):
         dataclasses.replace(exact, bias_shares=shifted).graph()
 
 
@@ -193,7 +195,7 @@ def test_a_wrong_tensor_is_refused(family: str) -> None:
     wrong = [{"parts": {**result.parts, name: changed(part)}} for name, part in result.parts.items() if part.any()]
     wrong += [{name: changed(getattr(result, name))} for name in ("tokens", "residual", "bias_shares")]
     for fields in wrong:
-        with pytest.raises(CompletenessError, match="misses the named biases"):
+        with pytest.raises(CompletenessError, match="differs from the named biases"):
             dataclasses.replace(result, **fields).graph()
     swapped = result.parts["heads"][:, [1, 0, 2, 3]]
     with pytest.raises(CompletenessError, match="layer 0: the intercept of each head"):

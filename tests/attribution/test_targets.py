@@ -86,7 +86,9 @@ def test_what_is_printed_says_how_much_is_shared_out() -> None:
     moved = dataclasses.replace(logit.certificate, logits=1.5e-6)
     assert str(moved).startswith("Checks: logits differ by 2e-6 ·")
     patching = str(attributed(ffb.logit(7), of=(), rules="patching").certificate)
-    assert re.search(r"-?\d+(\.\d\d)? % attributed \(rules not complete: compare shares with one another", patching)
+    assert re.search(
+        r"-?\d+(\.\d\d)? % attributed \(rules not complete: compare attributions with one another", patching
+    )
 
 
 def test_an_entropy_is_not_called_complete() -> None:
@@ -265,7 +267,7 @@ REFUSED: dict[str, Refused] = {
     "word without tokenizer": (lambda: attributed(ffb.logit("Mary")), InputError, "no tokenizer to read 'Mary'"),
     "more answers than prompts": (lambda: attributed(ffb.logit([7, 9])), InputError, r"answers for 2 prompts, \[7, 9\]; there is 1"),
     "a list to subtract": (lambda: attributed(ffb.logit(7, minus=[9, 11])), InputError, r"a list in the list: \[\[9, 11\]\]"),
-    "divergence from itself": (lambda: attributed(ffb.kl_divergence()), InputError, "a run is compared with itself"),
+    "divergence from itself": (lambda: attributed(ffb.kl_divergence()), InputError, "target KL divergence"),
     "position of a probability": (lambda: attributed(ffb.probability(7, at=40)), InputError, rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"),
     "position of a divergence": (lambda: attributed(ffb.kl_divergence(torch.randn(1, N, 64), at=-40)), InputError, rf"^at=.*: expected one position, from -{N} to {N - 1} of .* {N} tokens.$"),
     "position of a direction": (lambda: attributed(ffb.direction(torch.ones(32), layer=1, at=N)), FFBlockError, "at=6"),
@@ -278,8 +280,8 @@ REFUSED: dict[str, Refused] = {
     "no dependence": (lambda: attributed(lambda logits: (logits * 0).sum()), InputError, "is zero or not finite"),
     "several numbers": (lambda: attributed(lambda logits: logits[0, -1]), InputError, "gave a tensor of shape"),
     "NaN": (lambda: attributed(lambda logits: logits[:, -1, 0] * float("nan")), InputError, "is nan: expected a finite number"),
-    "maps of other rules": (lambda: attributed(ffb.logit(7), of="maps", rules="patching"), InputError, "only those of rules"),
-    "a graph of other rules": (lambda: attributed(ffb.logit(7), of="graph", rules="patching").graph(), InputError, "which only rules='path' does"),
+    "maps of other rules": (lambda: attributed(ffb.logit(7), of="maps", rules="patching"), InputError, "of=.maps. with rules"),
+    "a graph of other rules": (lambda: attributed(ffb.logit(7), of="graph", rules="patching").graph(), InputError, "expected rules='path'"),
     "a part that was not asked for": (lambda: attributed(ffb.logit(7), of="heads").edges, ScopeKeyError, r"of=\('edges', \.\.\.\)"),
     "neurons of experts": (lambda: ffb.attribute(model_of("mixtral"), TOKENS, 7).neurons(0), ScopeKeyError, "mixture of experts"),
     "other lengths": (lambda: attributed(7) - attributed(7, TOKENS[:3]), InputError, "of 6 and of 3 tokens: use texts of equally many\\.$"),

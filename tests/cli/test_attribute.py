@@ -37,7 +37,7 @@ def test_what_sums_up_stands_in_one_table(command: Command, folder: Path) -> Non
     """Tokens, with their positions, and biases sum to the target in its last row; heads are a table of their own, and why is said."""
     ran = command("attribute", TEXT, "--target", "mat", "--minus", "cat", "--model", str(folder))
     assert ran.status == 0, ran.err
-    before, table = ran.out.split("what it is the sum of")
+    before, table = ran.out.split("terms of the sum")
     sums, heads = table.split("the 10 largest of 12 heads")
     rows = [line.rsplit(maxsplit=1) for line in sums.splitlines() if line.strip()[-1:].isdigit()]
     summands = {name.strip(): float(share) for name, share in rows if not name.strip().startswith("of which")}

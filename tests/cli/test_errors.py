@@ -25,8 +25,8 @@ AT_ONCE = [
     ("map '' --out x.html", "TEXT is empty"),
     ("map ' \t '", "TEXT is empty"),
     ("map -", "TEXT is empty"),
-    ("map", "give either a TEXT or token ids (--tokens 5,6,7)"),
-    ("map x --tokens 5", "give either a TEXT or token ids (--tokens 5,6,7)"),
+    ("map", "expected either a TEXT or token ids (--tokens 5,6,7)"),
+    ("map x --tokens 5", "expected either a TEXT or token ids (--tokens 5,6,7)"),
     ("map x --scopes Atb,Ff", "unknown scope 'Ff'. There are Attn, AttnRes"),
     ("map x --scopes ''", "unknown scope ''"),
     ("map x --scopes atbff", "unknown scope 'atbff'. Did you mean `AtbFf`? There are"),
@@ -47,7 +47,7 @@ AT_ONCE = [
     ("flow x --html nowhere/x.html", "the folder nowhere does not exist"),
     ("map x --out .", "it is a folder; give the name of a file"),
     ("map x --out /proc/a.html", "cannot write /proc/a.html: the folder /proc takes no files ("),
-    ("map x --save map.html", "it was given for two files; choose two names"),
+    ("map x --save map.html", "it was given for two files. Use two names"),
     ("map 'caf\udce9'", "TEXT is not UTF-8 text (character 3 is wrong)"),
     ("attribute x --target 'caf\udce9'", "--target is not UTF-8 text (character 3 is wrong)"),
     ("map x --target ' Mary' --minus '\udce9'", "--minus is not UTF-8 text (character 0 is wrong)"),
@@ -57,16 +57,16 @@ AT_ONCE = [
     ("attribute x --target '#\u0663'", "expected a token as text, or an id such as #7"),
     ("attribute x --target #x", "expected a token as text, or an id such as #7"),
     ("flow x --target #mat", "--target #mat: expected a token as text, or an id such as #7"),
-    ("attribute --target mat", "give either a TEXT or token ids"),
+    ("attribute --target mat", "expected either a TEXT or token ids"),
     ("flow x --layers x", "expected layers such as"),
     ("flow x --layers 0-99999999999", "expected layers such as"),
     ("map x --out a.html --save ./b/../a.html", "it was given for two files"),
-    (f"{ROUTES} --keep 7 --html x.html", "--keep 7: expected a part above 0"),
+    (f"{ROUTES} --keep 7 --html x.html", "--keep 7: expected a fraction above 0"),
     ("memory '\u0663:3' --corpus c.txt", "expected LAYER:NEURON such as 12:305"),
     ("memory 305 --corpus c.txt", "expected LAYER:NEURON"),
     ("memory 1:3 --corpus ''", "data='': expected a file"),
     ("memory 1:3 --corpus nowhere.txt", "there is no such file"),
-    ("memory 1:3 --corpus empty.txt", "there is no text in it"),
+    ("memory 1:3 --corpus empty.txt", "it has no text"),
     (f"{MEMORY} --k 0", "expected 1 or more"),
     (f"{MEMORY} --skip-first -1", "--skip-first -1: expected 0 or more"),
     ("run bypass --data '' --out run", "data='': expected a file"),
@@ -85,9 +85,9 @@ AT_ONCE = [
     (f"{ROUTES} --keep 0.7", "--keep needs --html"),
     ("flow x --routes", "--routes needs --target"),
     ("flow x --minus cat", "--minus needs --target"),
-    (f"{ROUTES} --layers 1,2 --html x.html", "--layers belongs to a flow graph"),
-    (f"{ROUTES} --all --html x.html", "--all belongs to a flow graph"),
-    (f"{ROUTES} --json x.json", "--json belongs to a flow graph"),
+    (f"{ROUTES} --layers 1,2 --html x.html", "--layers is for a flow graph"),
+    (f"{ROUTES} --all --html x.html", "--all is for a flow graph"),
+    (f"{ROUTES} --json x.json", "--json is for a flow graph"),
     (f"{MEMORY} --minus cat", "--minus needs --target"),
     (f"{MEMORY} --target cat", "--target needs --text"),
     (f"{MEMORY} --text cat", "--text needs --target or --html or --json"),
@@ -112,9 +112,9 @@ BY_CONFIGURATION = [
 """A folder's config.json says how many layers there are, and of which order, before its weights are read."""
 BY_THE_MODEL = [
     ("map 'the cat' --queries 0,9", "queries=[0, 9]: expected positions from -3 to 2"),
-    ("map --tokens 5,999", "input has token id 999; tiny-gpt2 knows ids 0 to 63"),
+    ("map --tokens 5,999", "input has token id 999: expected ids 0 to 63"),
     ("map --tokens -1", "input has token id -1"),
-    ("map 'the cat' --device abacus", "device='abacus' cannot be used here"),
+    ("map 'the cat' --device abacus", "device='abacus' cannot be used"),
     (f"map '{'cat ' * 100}'", "input has 101 tokens, tiny-gpt2 reads at most 48"),
     ("attribute 'the cat' --target 'mat cat'", "is 2 tokens: 'mat', 'cat'"),
     ("flow 'the cat' --target 'mat cat'", "is 2 tokens: 'mat', 'cat'"),
@@ -181,7 +181,7 @@ def test_standard_input_must_be_text(command: Command) -> None:
     assert (ran.status, ran.out) == (2, "")
     assert "standard input is not UTF-8 text (byte 0 is wrong)" in ran.err
     ran = command("map", "-", stdin=b"the\0cat")
-    assert (ran.status, ran.out) == (2, "") and "TEXT holds a NUL byte at character 4" in ran.err
+    assert (ran.status, ran.out) == (2, "") and "TEXT has a NUL byte at character 4" in ran.err
     ran = command("map", "-", stdin=b"x" * (LONGEST_INPUT + 1))
     assert (ran.status, ran.out) == (2, "") and "standard input is longer than" in ran.err
 
@@ -251,7 +251,7 @@ def test_without_a_hub_its_cache_is_asked(command: Command, without_a_hub: Path,
         (without_a_hub / "models--somebody--some-model").mkdir(parents=True)
     ran = command("map", "x", "--model", "nobody/has-this-model")
     assert ran.status == 1 and ran.err.count("\n") == 1
-    says = "could not be loaded: " if cached else "is not known here, and no hub can be reached. "
+    says = "could not be loaded: " if cached else "is not known, and no hub can be reached. "
     assert f"the model 'nobody/has-this-model' {says}" in ran.err
     assert "Known without a hub: minilm, smollm2, or a local folder" in ran.err
     assert constants.HF_HUB_OFFLINE is False

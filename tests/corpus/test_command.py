@@ -66,4 +66,4 @@ def test_an_interrupted_run_says_how_it_goes_on(answer: Answer, monkeypatch: pyt
     monkeypatch.setattr("tl_ffblock.cli.run.run_studies", interrupted)
     found = answer("bypass")
     assert found.status == 130
-    assert found.lines[0] == "what was computed is kept; run the same command again to continue"
+    assert found.lines[0] == "finished shards are kept; run the same command again to continue"

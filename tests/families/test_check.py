@@ -95,5 +95,5 @@ def test_an_empty_tokenizer_is_none() -> None:
     result = ffb.check.check_model(model)
     assert result.ok
     assert result.n_tokens == 24
-    with pytest.raises(ValueError, match=r"no tokenizer to read 'the cat' but one of special tokens.*give token ids"):
+    with pytest.raises(ValueError, match=r"no tokenizer to read 'the cat' but one of special tokens.*pass token ids"):
         ffb.contribution_maps(model, "the cat")

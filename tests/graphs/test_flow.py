@@ -316,7 +316,7 @@ def test_an_edit_inside_a_layer_draws_no_wrong_graph() -> None:
     def double(tensor: Any, hook: object = None) -> Any:
         return 2 * tensor
 
-    with pytest.raises(ffb.errors.CompletenessError, match=r"L2\.attn misses it"):
+    with pytest.raises(ffb.errors.CompletenessError, match=r"edges into L2\.attn differ"):
         ffb.flow_graph(model, tokens, target=7, fwd_hooks=[("blocks.2.hook_attn_out", double)])
 
 
@@ -327,7 +327,7 @@ def test_everything_of_the_default_model_can_be_drawn(monkeypatch: pytest.Monkey
     assert ffb.flow_graph(model, keys, layers=2, pruning=Pruning.off()).certificate.sums < 1e-5
     shipped = flow.coefficients
     monkeypatch.setattr(flow, "coefficients", lambda record: 1.01 * shipped(record))
-    refusal = r"what enters L2.* misses it by .* \(tolerance 1e-04\)\. No flow graph is made\. "
+    refusal = r"edges into L2.* differ from its vector by .* \(tolerance 1e-04\)\. "
     nothing = [("blocks.0.hook_resid_pre", lambda tensor, hook: None)]
     for hooks, cause in (((), "Half precision may"), (nothing, "Does one of your hooks")):
         with pytest.raises(ffb.errors.CompletenessError, match=refusal + cause):

@@ -213,14 +213,14 @@ MAPS = {
 @pytest.mark.parametrize(
     ("maps", "options", "says"),
     [
-        ("signed", {}, "from 0 up in every cell"),
+        ("signed", {}, "without negative values or NaN"),
         ("some queries", {}, "queries 1, 2 of 6 tokens"),
-        ("two layers of three", {}, "layers 0, 2: expected layers that follow each other"),
-        ("scopes", {}, "several maps per layer .Atb, AtbLn.: name the channel"),
-        ("heads", {"channel": "head 1"}, "give the share of the residual connection"),
+        ("two layers of three", {}, "layers 0, 2: expected consecutive layers"),
+        ("scopes", {}, "several maps per layer .Atb, AtbLn.: expected channel="),
+        ("heads", {"channel": "head 1"}, "pass the weight of the residual connection"),
         ("attention", {"residual": 1.5}, "residual=1.5: expected a finite number, at least 0 and at most 1"),
         ("attention", {"channel": "Atb"}, "no channel 'Atb'"),
-        ("an empty row", {}, "layer 0, query 0: no token has a share"),
+        ("an empty row", {}, "layer 0, query 0: the row is zero"),
     ],
 )
 def test_what_has_no_rows_of_shares_is_refused(maps: str, options: dict[str, Any], says: str) -> None:

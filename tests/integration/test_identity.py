@@ -105,7 +105,7 @@ def test_a_cache_says_which_tokens_it_is_of(model: Any, texts: tuple[Tensor, Ten
         mine, theirs = ({k: v for k, v in cache.items() if not k.startswith(left_out)} for cache in caches)
         found = ffb.contribution_maps(model, texts[0], cache=mine)
         torch.testing.assert_close(found["Atb"], expected["Atb"], rtol=0, atol=0)
-        with pytest.raises(ffb.errors.InputError, match=r"cache is of a run of other tokens.*leave cache out"):
+        with pytest.raises(ffb.errors.InputError, match=r"cache is of other tokens.*omit cache"):
             ffb.contribution_maps(model, texts[0], cache=theirs)
     later = {k: v for k, v in caches[0].items() if not k.startswith(("embed", "hook_embed", "blocks.0"))}
     with pytest.raises(ffb.errors.InputError, match=r"names_filter=None"):
@@ -300,7 +300,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda m: m.blocks[1].mlp.register_forward_hook(lambda *a: 1.3 * a[-1]),
         "hooks were added",
     ),
-    "a weight": (lambda m: parameter_of(m).data[0, 0].add_(1e-3), "weights of .* changed.*make them again"),
+    "a weight": (lambda m: parameter_of(m).data[0, 0].add_(1e-3), "weights of .* changed.*create them again"),
     "training mode": (lambda m: m.train(), "training mode"),
 }
 

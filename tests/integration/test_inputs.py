@@ -53,9 +53,9 @@ def test_ids_stand_for_tokens_that_no_tokenizer_knows(family: str, tmp_path: Pat
         assert ffb.contribution_maps(model, tokens).tokens == tuple(map(str, tokens.tolist()))
         said = ffb.attribute(model, tokens, ffb.logit(7, minus=9)).target
         assert said.startswith("logit difference token 7 - token 9")
-        with pytest.raises(InputError, match=r"no tokenizer to read 'the cat'.*give token ids"):
+        with pytest.raises(InputError, match=r"no tokenizer to read 'the cat'.*pass token ids"):
             ffb.contribution_maps(model, "the cat")
-        with pytest.raises(InputError, match=r"no tokenizer to read 'cat'.*give token ids"):
+        with pytest.raises(InputError, match=r"no tokenizer to read 'cat'.*pass token ids"):
             ffb.attribute(model, tokens, "cat")
 
 

@@ -310,7 +310,7 @@ def test_a_missing_head_that_maps_do_not_use_stays_and_logits_are_refused(tmp_pa
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"num_hidden_layers": 10**9, "hidden_size": 8}, "says 1000000000 layers, and the weights are of 2"),
+        ({"num_hidden_layers": 10**9, "hidden_size": 8}, "has 1000000000 layers, the weights have 2"),
         ({"num_hidden_layers": 2, "hidden_size": 10**7, "vocab_size": 10**9}, "of memory"),
         ({"n_layer": 2, "n_embd": 10**8}, "of memory"),
         ({"num_hidden_layers": 0}, "describes a model of 0 layers: expected 1 or more"),
@@ -356,7 +356,7 @@ def test_whole_numbers_are_no_weights(tmp_path: Path) -> None:
     """Transformers would read them as floating point: a map of numbers that no model has."""
     file = saved("GPT2LMHeadModel", tmp_path)
     save_file({name: tensor.int() for name, tensor in load_file(file).items()}, file, metadata={"format": "pt"})
-    with pytest.raises(ModelLoadError, match=r"holds whole numbers in place of weights \(transformer"):
+    with pytest.raises(ModelLoadError, match=r"has integers in place of weights \(transformer"):
         ffb.load_model(tmp_path)
 
 

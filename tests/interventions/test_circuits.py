@@ -413,7 +413,7 @@ REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
     "a direction": (lambda g: g.called(ffb.run_circuit, g.full, ffb.direction(torch.ones(32), layer=1)), InputError, "this call reads logits"),
     "a file of something else": (lambda g: g.read('{"edges": {}}'), MapFileError, "no cfg, nodes"),
     "a file of another model": (lambda g: g.read(FOREIGN), MapFileError, "has no edge m9->logits"),
-    "a file of a larger model": (lambda g: g.read(FOREIGN.replace("{}", '{"n_layers": 12}', 1)), MapFileError, "is of a model of n_layers 12, and .* has 3"),
+    "a file of a larger model": (lambda g: g.read(FOREIGN.replace("{}", '{"n_layers": 12}', 1)), MapFileError, "is of a model with n_layers 12: expected 3"),
     "membership as a text": (lambda g: g.read(FOREIGN.replace("true", '"false"')), MapFileError, "in_graph 'false'; expected a finite number, and true or false"),
     "a score of text": (lambda g: g.read(FOREIGN.replace("1,", '"1",')), MapFileError, "has score '1'"),
     "a score that is not a number": (lambda g: g.read(FOREIGN.replace("1,", "NaN,")), MapFileError, "has score nan"),

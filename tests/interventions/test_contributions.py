@@ -199,7 +199,7 @@ def test_what_no_hook_point_carries_is_refused() -> None:
     contributions = ffb.Contributions(Case("gemma2", "hooked").model(torch.float64), tiny.tokens("gemma2", N))
     for scope in contributions.decomposition(0)[0].scopes:
         if scope in ("Attn", "AtbLnFf"):
-            with pytest.raises(UnsupportedModelError, match=f"no HookPoint carries {scope}"):
+            with pytest.raises(UnsupportedModelError, match=f"no HookPoint has {scope}"):
                 contributions.subtract(0, scope)
         else:
             hooks = [contributions.subtract(0, scope, bias=True)]
@@ -216,12 +216,12 @@ def test_a_hook_in_a_run_of_another_length_is_refused(scope: str) -> None:
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", 12)
     hook = ffb.Contributions(model, tokens[:4]).subtract(1, scope, query=2, key=1)
     for batch, length in ((1, 8), (2, 8), (2, 6), (4, 3), (2, 2), (4, 1), (4, 2), (1, 12)):
-        with pytest.raises(InputError, match=f"made for 4 positions, the run has {length} here"):
+        with pytest.raises(InputError, match=f"has 4 positions, the forward pass has {length}: "):
             model.run_with_hooks(tokens[:length].repeat(batch, 1), fwd_hooks=[hook])
-        with pytest.raises(InputError, match="made for 4 positions"):
+        with pytest.raises(InputError, match="has 4 positions"):
             ffb.contribution_maps(model, tokens[:length].repeat(batch, 1), fwd_hooks=[hook])
     _, kept = model(tokens[None, :2], return_type="logits_and_cache", use_cache=True)
-    with pytest.raises(InputError, match="made for 4 positions, the run has 2 here: .*whole"):
+    with pytest.raises(InputError, match="has 4 positions, the forward pass has 2: .*whole"):
         model.run_with_hooks(tokens[None, 2:4], fwd_hooks=[hook], past_key_values=kept, use_cache=True)
 
 
@@ -230,10 +230,10 @@ def test_values_of_heads_are_compared_by_position_too() -> None:
     delta = torch.ones(1, 4, 6)
     assert torch.equal(adding(delta)(torch.zeros(2, 4, 3, 2)), torch.ones(2, 4, 3, 2))
     for shape in ((1, 8, 3, 2), (2, 2, 3, 2), (2, 2, 6)):
-        with pytest.raises(InputError, match="made for 4 positions"):
+        with pytest.raises(InputError, match="has 4 positions"):
             adding(delta)(torch.zeros(shape))
     for batch in (1, 3):
-        with pytest.raises(InputError, match=f"of 2 sequences, the run has {batch}"):
+        with pytest.raises(InputError, match=f"has 2 sequences: expected {batch}"):
             adding(torch.ones(2, 4, 6))(torch.zeros(batch, 4, 6))
 
 

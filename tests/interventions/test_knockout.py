@@ -196,7 +196,7 @@ REFUSED = {
     "a head beyond": (lambda: sweep(heads=[4]), "heads=[4]"),
     "a layer beyond": (lambda: sweep(layers=[3]), "no layer 3"),
     "no window": (lambda: sweep(window=0), "window=0"),
-    "every position a key": (lambda: sweep(keys=list(range(N)), queries=None), "no query is left"),
+    "every position a key": (lambda: sweep(keys=list(range(N)), queries=None), "there is no query"),
     "nothing left": (lambda: sweep(keys=[0, 1], queries=[1]), "position 1"),
     "a direction": (lambda: ffb.attention_knockout(model_of("gpt2"), tiny.tokens("gpt2", N), ffb.direction(torch.ones(32), layer=1), keys=1), "direction"),
     "entries of other prompts": (lambda: ffb.attention_knockout(model_of("gpt2"), torch.ones(3, N, dtype=torch.long), METRIC, keys=[1, 2]), "an entry per prompt"),

@@ -184,7 +184,7 @@ REFUSED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "agreement of fewer values": ("gpt2", lambda m: memories.agreement(found(m, memories=["0:3", "1:3"]), values(m)), "of other memories"),
     "agreement of another sign": ("gpt2", lambda m: memories.agreement(found(m, sign="negative"), values(m)), "other memories or another sign"),
     "effects of another sign": ("gpt2", lambda m: memories.neuron_ablation_effects(m, found(m, sign="negative"), values(m)), "other memories or another sign"),
-    "ablation of an encoder": ("bert", lambda m: memories.remove_tokens(m, found(m, "bert")), "has read the text after"),
+    "ablation of an encoder": ("bert", lambda m: memories.remove_tokens(m, found(m, "bert")), "also reads the text after"),
     "a memory without its mean": ("gpt2", lambda m: memories.ablate_neurons(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
     "a memory of experts": ("mixtral", lambda m: memories.ablate_neurons(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
     "carried of no such layer": ("gpt2", lambda m: carried(m, "7:0"), "7"),

@@ -70,7 +70,7 @@ def test_maps_of_named_positions_say_that_they_are_not_whole(prompts: list[Contr
     assert not named.whole and average(prompts[:1]).token_maps().whole
     with pytest.raises(InputError, match=r"amplification.*only some.*as_shares\(\)"):
         amplification(named, "Atb", "AtbLnFf", normalise="row")
-    with pytest.raises(InputError, match="at .'IO', 'S2', 'END'.*Give each prompt's whole maps"):
+    with pytest.raises(InputError, match="at .'IO', 'S2', 'END'.*Pass each prompt's whole maps"):
         distributions(named)
 
 

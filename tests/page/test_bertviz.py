@@ -61,8 +61,8 @@ def test_attention_is_taken_in_either_form() -> None:
         (attention(True), {"tokens": TOKENS[:4]}, "with 4 queries and keys"),
         ([torch.ones(2, 3, 5, 5)], {}, r"\(2, 3, 5, 5\)"),
         ([torch.ones(1, 3, 5, 5), torch.ones(1, 2, 5, 5)], {}, "the same in every layer"),
-        ([-torch.ones(1, 3, 5, 5)], {}, "negative weights or no numbers"),
-        (attention(False), {"causal": True}, "some weights lie on later tokens"),
+        ([-torch.ones(1, 3, 5, 5)], {}, "negative weights or NaN"),
+        (attention(False), {"causal": True}, "some weights of later tokens"),
     ],
 )
 def test_attention_that_fits_no_tokens_is_refused(given: Any, options: dict[str, Any], says: str) -> None:

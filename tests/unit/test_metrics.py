@@ -95,7 +95,7 @@ def test_a_logit_over_the_mean_is_centred(logits: Tensor) -> None:
     assert torch.equal(metric(logits), logits[:, -1, 3] - logits[:, -1].mean(dim=-1))
     torch.testing.assert_close(metric(logits + 5), metric(logits))
     assert metric.name != logit(3).name
-    with pytest.raises(errors.InputError, match="no tokenizer has said"):
+    with pytest.raises(errors.InputError, match="not looked up yet"):
         logit(3, minus=["mean"])(logits)
 
 
@@ -157,12 +157,12 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
         (lambda: logit(" a")(logits), r"reads ' a'.*model=\.\.\."),
         (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 runs"),
         (lambda: rank([1, 2]).of_prompt(clean_run(2, logits[0])), "answers for 2 prompts, there is a prompt number 2"),
-        (lambda: probability(11)(logits), "reads token 11; the logits are of tokens 0 to 10"),
+        (lambda: probability(11)(logits), "reads token 11: expected tokens 0 to 10"),
         (lambda: logit(1, at=4)(logits), "at=4: expected one position, from -4 to 3"),
         (lambda: logit([]), "a word, a token id, or a list"),
         (lambda: logit([[]]), "is not an answer"),
         (lambda: kl_divergence()(logits), "compares with clean logits"),
-        (lambda: kl_divergence(logits[:2])(logits), "2 clean runs, the logits are of 3 runs"),
+        (lambda: kl_divergence(logits[:2])(logits), "2 clean logits for 3 rows"),
         (lambda: loss()(logits), "needs the tokens"),
         (lambda: loss(torch.zeros(1, 3, dtype=torch.long))(logits), r"tokens of shape \(1, 3\)"),
         (lambda: as_metric(lambda logits: logits[:, :, 0])(logits), r"gave a tensor of shape \(3, 4\).*one number"),

@@ -54,7 +54,7 @@ def test_only_a_causal_model_has_cells_out_of_reach(patterns: TokenMaps) -> None
         ({"values": torch.zeros(2, 0, 2, 4), "channels": ()}, "at least one of each"),
         ({"layers": (4, 1)}, r"layers=\(4, 1\): expected ascending numbers"),
         ({"layers": (4, 4)}, "each once"),
-        ({"channels": ("head 0", "head 1", "head 0")}, "a name stands twice"),
+        ({"channels": ("head 0", "head 1", "head 0")}, "expected each name once"),
         ({"queries": (3, 4)}, r"queries=\(3, 4\): expected positions from 0 to 3"),
         ({"queries": (3, -1)}, "expected positions from 0 to 3"),
     ],
@@ -79,7 +79,7 @@ def test_contribution_maps_are_token_maps_with_scopes_as_channels() -> None:
     assert tokens.reachable().equal(maps.reachable())
     with pytest.raises(KeyError, match="no scope 'AtbFf' here"):
         maps.token_maps("AtbFf")
-    with pytest.raises(InputError, match="no scope given; there are Attn, Atb"):
+    with pytest.raises(InputError, match="expected one or more of Attn, Atb"):
         maps.token_maps(())
 
 

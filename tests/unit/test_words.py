@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "part of a token": (lambda: ffb.group_tokens(MAPS, {"x": "tal"}), "occurs 2 times"),
     "inside a token": (lambda: ffb.group_tokens(MAPS, {"x": "an"}), r"inside a token of \[' man'\]"),
     "characters of nothing": (lambda: ffb.group_tokens(MAPS, {"x": (0, 3)}), "no text is given"),
-    "characters of another text": (lambda: ffb.group_tokens(MAPS, {"x": (0, 3)}, text="tall"), "text='tall' is not what the tokens say"),
+    "characters of another text": (lambda: ffb.group_tokens(MAPS, {"x": (0, 3)}, text="tall"), "text='tall' is not the text of the tokens"),
     "characters inside": (lambda: ffb.group_tokens(MAPS, {"x": (0, 4)}, text=TEXT), "inside a token"),
     "overlap": (lambda: ffb.group_tokens(MAPS, {"x": "tall man", "y": [4, 5]}), "'y' and 'x' both hold ' man'@4"),
     "beyond": (lambda: ffb.group_tokens(MAPS, {"x": [10]}), "from -10 to 9"),
@@ -123,9 +123,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a text": (lambda: ffb.group_tokens(MAPS, "tall"), "groups='tall'"),
     "no maps": (lambda: ffb.group_tokens(3), "result is a int"),
     "some rows": (lambda: ffb.group_tokens(of(TOKENS), {"x": [6, 7]}), "of 'x' some tokens are rows and some are not"),
-    "a row twice": (lambda: ffb.group_tokens(labelled({"h": torch.ones(2, 2)}, queries=(1, 1))), "a row stands twice"),
+    "a row twice": (lambda: ffb.group_tokens(labelled({"h": torch.ones(2, 2)}, queries=(1, 1))), "a row occurs twice"),
     "a difference of norms": (lambda: ffb.group_tokens(of(TOKENS, kind="difference of contributions")), "differences of norms"),
-    "named positions": (lambda: ffb.group_tokens(of(TOKENS, kind="contributions", signed=False, whole=False)), "no sum to be shares of"),
+    "named positions": (lambda: ffb.group_tokens(of(TOKENS, kind="contributions", signed=False, whole=False)), "have no shares"),
 }
 # fmt: on
 
@@ -143,7 +143,7 @@ def test_groups_that_lose_a_token_are_refused(monkeypatch: pytest.MonkeyPatch) -
     """The sums are checked when groups are made: a product that is one per cent wrong gives no result."""
     by_hand = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: by_hand(a, b) * (1.01 if b.ndim == 2 else 1.0))
-    with pytest.raises(CompletenessError, match="groups miss the sum of their tokens"):
+    with pytest.raises(CompletenessError, match="groups differ from the sum of their tokens"):
         words.group_tokens(MAPS)
 
 

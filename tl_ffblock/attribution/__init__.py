@@ -1,4 +1,4 @@
-"""From the tokens to a logit, through all layers: a target attributed by one backward pass with linearised rules."""
+"""Attribution of a target, such as a logit, to tokens and components through all layers, by one backward pass."""
 
 from tl_ffblock.attribution.attribute import attribute
 from tl_ffblock.attribution.attribution import Attribution

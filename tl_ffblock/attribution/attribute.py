@@ -1,8 +1,8 @@
-"""`ffb.attribute`: a model, prompts and a target become attributions.
+"""`ffb.attribute`: attribute a target of each prompt to tokens, biases, heads, edges and neurons.
 
-One forward pass with linearised rules and one backward pass per batch of prompts (bridge/linearised.py). Shares are
-`<tensor, df/d tensor>`: of biases, embeddings and the residual stream by gates of ones, of heads, edges and
-neurons by kept tensors. Shares that do not sum to the target are refused.
+One forward pass with linearised modules and one backward pass per batch of prompts (bridge/linearised.py). An attribution is
+`<tensor, df/d tensor>`: for biases, embeddings and the residual stream by gates of ones, for heads, edges and neurons by
+cached tensors. Attributions that do not sum to the target are refused.
 """
 
 import math
@@ -48,7 +48,7 @@ One = TypeVar("One", bound=Attribution)
 Name = TypeVar("Name", bound=str)
 Part: TypeAlias = Literal["heads", "edges", "neurons", "mlps", "masking", "maps", "graph"]
 PARTS: tuple[Part, ...] = get_args(Part)
-"""What can be asked for beside tokens, positions, biases and the residual stream."""
+"""Values of `of`. Tokens, positions, biases and the residual stream are always present."""
 KEEPS: dict[Part, tuple[str, ...]] = {
     "heads": ("z",),
     "edges": ("z", "z_made", "value", "pattern"),
@@ -58,24 +58,24 @@ KEEPS: dict[Part, tuple[str, ...]] = {
     "maps": ("residual",),
     "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
 }
-"""Which tensors of a layer each of them needs."""
+"""By value of `of`: the tensors of a layer that are cached for it."""
 
 
 class ForwardOptions(TypedDict, total=False):
-    """How the model is run on a prompt without padding and segments."""
+    """Options of the forward pass of a prompt without padding and segments."""
 
     fwd_hooks: Hooks
-    """Hooks for this forward pass, as in `run_with_hooks`: what they add has a share of its own."""
+    """Hooks for this forward pass, as in `run_with_hooks`: what they add is attributed separately."""
     rtol: float | None
-    """Largest relative error accepted; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
+    """Largest accepted relative error; None means 1e-4 for float32 models, 1e-6 for float64, more for half precision."""
 
 
 class AttributeOptions(InputOptions, ForwardOptions, total=False):
-    """How the model is run."""
+    """Options of the forward pass."""
 
 
 USUAL: tuple[Part, ...] = ("heads", "edges", "neurons")
-"""Parts that come with the backward pass."""
+"""Default of `of`."""
 
 
 @overload
@@ -130,57 +130,60 @@ def attribute(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> Attribution | Results[Attribution]:
-    """Which tokens and biases contribute to a logit, through which heads and neurons: signed shares through all layers.
+    """Attribute a target, such as a logit, to tokens and biases through all layers, and to heads, edges and neurons.
 
-    With `rules="path"` attention patterns, norm scales and routers are frozen and activations are attributed by Integrated
-    Gradients from zero (eq. 12-14), as in the layer maps: the model is then linear in embeddings and biases, and the shares
-    sum to the target, in its units. `"patching"` lets queries and keys take part with their gradient: better for what happens
-    when a prompt is changed, not complete. `"gradient"` is gradient x input. Costs one forward and one backward pass.
+    The result is an `Attribution`, whose numbers are signed and in the target's units. Costs one forward and one backward pass.
+    Three rules say how modules are linearised:
 
-    Tokens, positions, token types and biases (with edits, and the nonlinear part) sum to the target. Do not add shares of heads
-    or neurons to them: they are another decomposition of the same total. Within a layer, heads, residual stream and later
-    biases sum to the target; shares of different layers, and of heads and neurons, overlap.
+    - `"path"`: attention patterns, norm scales and router weights are frozen. Activations are attributed by Integrated Gradients
+      from zero (eq. 12-14), as in the layer maps. Attributions of tokens and biases sum to the target.
+    - `"patching"`: as "path", but attention patterns are differentiated. Attributions need not sum to the target. Use it to
+      predict the effect of a changed prompt.
+    - `"gradient"`: gradient x input. Attributions need not sum to the target.
 
-    Completeness does not imply faithfulness: shares that sum up do not say what the model would do without a token.
+    Tokens, positions, token types and biases (with edits and the nonlinear part) sum to the target. Do not add attributions of
+    heads or neurons to them: these are another decomposition of the same number. Attributions of different layers overlap,
+    and so do those of heads and neurons.
+
+    Completeness does not imply faithfulness: the sum does not say what the model predicts without a token.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
-        target: `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the last position is read; any
-            differentiable function of logits [batch pos d_vocab] to one number per prompt; or `ffb.direction(vector, layer=...)`
-            in the residual stream. What is not linear in the logits is attributed to first order; the remaining part is
-            `Attribution.nonlinear`.
+        target: The number to attribute. It can be `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the
+            last position is read; any differentiable function of logits [batch pos d_vocab] to one number per prompt; or
+            `ffb.direction(vector, layer=...)` in the residual stream. If it is not linear in the logits, `<logits, gradient>`
+            is attributed, and the remainder is `Attribution.nonlinear`.
         rules: "path", "patching", "gradient", or `Rules` of your own.
-        of: Parts beside tokens, residual stream and biases: "heads" [layer head pos], "edges" [layer head query key],
-            "neurons" [pos d_mlp] of each layer, "mlps" [layer pos], "masking" [pos], an estimate of what the target loses if no
-            other token attends to a token (`Attribution.masking`), and "maps", the layer maps of `contribution_maps` with a
-            sign: what every contribution contributes to the target (`rules="path"`; one more forward pass, and one vjp through
-            each layer per scope), and "graph", for `Attribution.graph`.
-        attention_mask: 1 at real tokens of a padded batch. The result is that of each sequence alone.
+        of: Tables to compute: "heads" [layer head pos], "edges" [layer head query key], "neurons" [pos d_mlp] of each layer,
+            "mlps" [layer pos], "masking" [pos] (`Attribution.masking`), "maps" (`Attribution.maps`) and "graph"
+            (`Attribution.graph`). Tokens, residual stream and biases are always there. "maps" needs `rules="path"`, one more
+            forward pass, and one vjp per layer and scope.
+        attention_mask: 1 at real tokens of a padded batch. Each sequence has the same result as without padding.
         token_type_ids: The segment of each token, for BERT.
-        checkpoint: Whether layers keep their inputs alone and run again in the backward pass, which takes a forward pass more
-            and much less memory; the numbers are the same to the bit. None means beyond 1024 tokens, where no hook of yours
+        checkpoint: Whether layers keep only their inputs and run again in the backward pass. This needs one more forward pass
+            and much less memory. The numbers are the same to the bit. None means above 1024 tokens, unless a hook of yours
             would see a tensor twice.
-        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model: fewer prompts run together, and layers
-            run twice where that is needed. Numbers move by rounding at most. None means what is free.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        max_memory: Bytes, or a text such as "4GB", that the call may allocate in addition to the model. Less memory means smaller
+            batches and layers that run twice; numbers change by rounding at most. None means the free memory.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
         fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`.
         rtol: Largest relative error accepted in the certificate.
 
     Returns:
-        One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
+        One `Attribution` for a text or [pos] tokens; `Results`, a list of them, for a list of texts or a [batch, pos] tensor.
 
     Raises:
         InputError: for input, a target or options that cannot be used.
-        UnsupportedModelError: for models that are not decomposed.
-        IdentityError: if the model is not read rightly.
-        CompletenessError: if linearised modules miss the model's tensors, or shares the target where rules are complete.
-        OutOfMemoryError: if the call does not fit `max_memory`, before anything runs.
+        UnsupportedModelError: for models that cannot be decomposed.
+        IdentityError: if cached activations do not fulfil the equations of the model.
+        CompletenessError: if a linearised module differs from the model's own, or if complete attributions do not sum to the target.
+        OutOfMemoryError: if the call does not fit `max_memory`, before a forward pass.
     """
     chosen, parts = Rules.of(rules), read_parts(of, PARTS)
     if "maps" in parts and not chosen.complete:
         raise InputError(
-            f'of="maps" with rules={chosen.name!r}: layer maps are linear, so are only those of rules="path".'
+            f'of="maps" with rules={chosen.name!r}: signed maps are complete only with rules="path". Use these rules.'
         )
     run = open_attribution_run(model, prompts, **options)
     return attributed(Attribution, chosen, parts, run, target, checkpoint, progress, max_memory)
@@ -196,7 +199,7 @@ def attributed(
     progress: bool,
     max_memory: MaxMemory = None,
 ) -> One | Results[One]:
-    """What `attribute` and `direct_logit_attribution` give under their rules: see `attribute`."""
+    """Results of `attribute` and `direct_logit_attribution` by their rules: see `attribute`."""
     run = replace(run, batches=tuple(batches_to_trace(run)))
     run, checkpoint = fitted(run, Asked("attribute", frozenset(parts), checkpoint=checkpoint), max_memory)
     metric = for_prompts(target, len(run.sequences))
@@ -228,7 +231,7 @@ def _of_batch(
     difference: float,
     twice: bool,
 ) -> dict[int, tuple[One, Tensor | None]]:
-    """By number the results of a batch, with derivatives by stream for maps; its graph is forgotten before the next one runs."""
+    """By prompt number: the results of a batch, and derivatives by the residual stream for maps. Frees the batch's graph."""
     keeps = frozenset(name for part in parts for name in KEEPS[part])
     last = positions_read(metric, batch) if twice else None
     traced = trace(run, batch, rules, keeps, twice=twice, last=last, check=False)  # `cotangents` reads the logits
@@ -243,7 +246,7 @@ def _of_batch(
 
 
 def open_attribution_run(model: Any, prompts: str | Texts | Ids | Tokens, **options: Any) -> Run:
-    """A model and its prompts, checked and ready; processed weights are as good as others here."""
+    """Checked model and prompts, ready for forward passes. Processed weights need no warning here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProcessedWeightsWarning)
         return open_run(model, prompts, **options)
@@ -267,7 +270,7 @@ def read_parts(
         singular: Whether the call took names in the singular, which still work and warn.
 
     Raises:
-        InputError: for one that is not known.
+        InputError: for an unknown value.
     """
     asked: list[Any] = [in_plural(part, name) if singular else part for part in several(of)]
     unknown = [part for part in asked if part not in known]
@@ -280,9 +283,9 @@ def read_parts(
 
 @dataclass(frozen=True)
 class Shares:
-    """What a backward pass says of the sequence number `index` of its batch; `of` are the parts that were asked for.
+    """Attributions of one sequence, number `index` of its batch, from a backward pass.
 
-    `whole` are shares of the whole batch by part and layer, on the CPU.
+    `of` are the requested tables. `whole` has attributions of the whole batch by table and layer, on the CPU.
     """
 
     run: Run
@@ -293,13 +296,13 @@ class Shares:
     index: int = 0
     whole: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     edge_errors: list[Float[Tensor, " two"]] = field(default_factory=list)
-    """By layer by how much edges miss the shares of their heads, and the largest sum of sizes."""
+    """By layer: largest difference of the sum of edges from their head, and largest sum of absolute values."""
 
     @classmethod
     def of_batch(
         cls, run: Run, traced: Traced, back: Backward, begin: Cotangents, of: tuple[Part, ...]
     ) -> "list[Shares]":
-        """Of every sequence of a batch; what they hold is made on the model's device and comes to the CPU at once."""
+        """One per sequence of a batch. Tensors are computed on the model's device and copied to the CPU together."""
         made: dict[tuple[str, int], Tensor] = dict(cls(run, traced, back, begin, of).of_layers())
         streams = {key: held for key, held in back.kept.items() if key[0] == "residual"}
         tables = [*back.gates.values(), *made.values(), *streams.values(), begin.first_order]
@@ -350,7 +353,7 @@ class Shares:
         return replace(result, certificate=certificate)
 
     def by_stream(self) -> Float[Tensor, "boundary pos d_model"]:
-        """Derivatives of the target by the residual stream; to be had with "maps"."""
+        """Derivatives of the target by the residual stream, at layer inputs and at the end; needs "maps" in `of`."""
         layers = range(self.run.model.n_layers + 1)
         return torch.stack([self._cut(self.back.kept["residual", layer]) for layer in layers])
 
@@ -374,7 +377,7 @@ class Shares:
         return self.traced.batch.own(self.index, tensor.detach()).to(self.run.settings.dtype).cpu()
 
     def _by_position(self, kind: Kind) -> Float[Tensor, " pos"]:
-        """The shares of all gates of a kind; zero where there is none."""
+        """Sum of attributions to all gates of a kind [pos]; zero if there is no gate."""
         gates = [gate for place, gate in self.back.gates.items() if place.kind == kind]
         return self._cut(sum(gates, torch.zeros_like(next(iter(self.back.gates.values())))))
 
@@ -393,7 +396,7 @@ class Shares:
             yield from self._flows(layers[: self.cotangents.layer])
 
     def of_layers(self) -> Iterator[tuple[tuple[str, int], Float[Tensor, "batch ..."]]]:
-        """Shares of the whole batch, where the model is."""
+        """By table and layer: attributions of the whole batch, on the model's device."""
         kept, back, size = self.traced.cache.kept, self.back.kept, self.traced.cache.size
         for layer in range(self.run.model.n_layers):
             if "neurons" in self.of and ("post", layer) in kept:
@@ -407,7 +410,7 @@ class Shares:
                 yield from self._of_keys(layer)
 
     def _of_keys(self, layer: int) -> Iterator[tuple[tuple[str, int], Tensor]]:
-        """Edges of the whole batch, and of each sequence what masking loses, with the errors of edges that do not come to the CPU."""
+        """One layer's edges of the whole batch, and each sequence's masking estimate, and errors of edges if these are not kept."""
         edges, pattern = self._token_edges(layer)
         if "edges" in self.of:
             yield ("edges", layer), edges
@@ -421,7 +424,7 @@ class Shares:
                 yield (f"edge errors.{index}", layer), edge_errors(own, shares.T)
 
     def cells(self, table: Float[Tensor, "batch head query key"]) -> Float[Tensor, "head query key"]:
-        """Those of the sequence, without padding."""
+        """Rows and columns of the sequence, without padding."""
         real, own = self.traced.batch.real(self.index), table[self.index]
         if real is None:
             return own
@@ -429,14 +432,14 @@ class Shares:
         return own[:, real][:, :, real]
 
     def _by_keys(self, layers: range) -> dict[str, Tensor]:
-        """Of all layers "edges" [layer head query key] and "masking" [pos], as far as they were asked for; errors of edges are kept.
+        """Edges [layer head query key] and masking [pos] of all layers, if `of` has them. Appends errors of edges.
 
-        Of the last sequence the batch's edges are forgotten layer by layer: they grow with the square of the text.
+        The last sequence frees the batch's edges layer by layer: their size is quadratic in the number of tokens.
         """
         found: dict[str, Tensor] = {}
         take = self.whole.pop if self.index + 1 == len(self.traced.batch.numbers) else self.whole.__getitem__
         for layer in layers:
-            as_made = ("z_made", layer) not in self.traced.cache.kept  # no hook of a user's sees z there
+            as_made = ("z_made", layer) not in self.traced.cache.kept  # no user hook at z
             if "edges" in self.of:
                 edges = self.cells(take(("edges", layer)))
                 table = found.setdefault("edges", edges.new_empty(len(layers), *edges.shape))
@@ -450,7 +453,7 @@ class Shares:
         return found
 
     def _written_by_feed_forward(self, layer: int) -> Float[Tensor, "batch pos"]:
-        """What all neurons write, without the output bias; of a mixture of experts with their biases; 0 without feed-forward."""
+        """Attribution to all neurons of a layer, without the output bias; with biases for experts; 0 without feed-forward."""
         kept, dtype = self.traced.cache.kept, self.run.settings.dtype
         name = "post" if ("post", layer) in kept else "mlp_out"
         if (name, layer) not in kept:
@@ -459,9 +462,9 @@ class Shares:
         return torch.linalg.vecdot(*(tensor.reshape(*self.traced.cache.size, -1).to(dtype) for tensor in held))
 
     def _token_edges(self, layer: int) -> tuple[Tensor, Tensor]:
-        """`P_ij <v_j, df/dz_i>`, the derivative by z as attention made it: summed over keys the share of that; and the pattern.
+        """Edges `P_ij <v_j, df/dz_i>`, with z before any user hook, and the pattern; both are [batch head query key].
 
-        Both [batch head query key]. The pattern is forgotten: both grow with the square of the text.
+        Summed over keys, edges give the attribution to z_i. The cached pattern is freed: its size is quadratic in the tokens.
         """
         kept, dtype = self.traced.cache.kept, self.run.settings.dtype
         by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
@@ -476,10 +479,9 @@ class Shares:
         return edges.mul_(pattern), pattern
 
     def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
-        """What a graph of some layers is made of, by name.
+        """Tensors of an attribution graph of some layers, by name.
 
-        Edges of tokens, what heads' values contribute beside them, what enters and leaves feed-forwards, and named biases by
-        what adds them.
+        Edges of tokens, constants of heads' values, inputs and outputs of feed-forwards, and named biases by component.
         """
         dtype, n_heads = self.run.settings.dtype, self.run.model.n_heads
         n = len(self.run.sequences[self.traced.batch.numbers[self.index]].tokens)
@@ -504,12 +506,12 @@ class Shares:
         yield from ((f"graph.{name}", shares) for name, shares in {**flows, **own}.items())
 
     def _named_biases(self, layers: range, shifts: Float[Tensor, "layer pos"]) -> dict[str, Float[Tensor, "layer pos"]]:
-        """Named biases by what adds them, and edits of users' hooks in the residual stream.
+        """Attributions to named biases by the component that adds them, and to user edits of the residual stream.
 
         Args:
-            layers: All up to the target.
-            shifts: What the shift of the norm before a feed-forward contributes through that alone; a norm that attention reads
-                too has one gate.
+            layers: All layers before the target.
+            shifts: Attribution to the shift of the norm before a feed-forward, through the feed-forward alone. A norm that
+                attention also reads has one gate for both.
         """
         model = self.run.model
         serial = model.family.order not in ("parallel", "attn_only")
@@ -540,14 +542,14 @@ class Shares:
         return pattern if real is None else pattern[:, real][:, :, real], gradient, value
 
     def _positions(self, name: str, layer: int) -> tuple[Float[Tensor, "pos d_model"], Float[Tensor, "pos d_model"]]:
-        """A tensor of a layer and the derivative by it; experts have theirs without an axis of the batch."""
+        """A cached tensor of a layer and the derivative by it. Tensors of experts have no batch axis."""
         held = (self.traced.cache.kept[name, layer], self.back.kept[name, layer])
         first, second = (self._cut(tensor.reshape(*self.traced.cache.size, -1)) for tensor in held)
         return first, second
 
 
 def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "head query"]) -> Float[Tensor, " two"]:
-    """By how much a layer's edges miss the shares of their heads, and the largest sum of their sizes."""
+    """Two numbers: the largest difference of the sum of edges from their head, and the largest sum of absolute values."""
     miss = (edges.sum(dim=-1) - shares).abs().max()
     return torch.stack([miss, torch.linalg.vector_norm(edges, ord=1, dim=-1).max()])
 
@@ -555,23 +557,23 @@ def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "h
 def lost_by_masking(
     pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float
 ) -> Float[Tensor, " key"]:
-    """What one layer's heads lose of a target if no other token attends to each key: see `Attribution.masking`.
+    """Estimated fall of a target through one layer's heads if no other token attends to a key: see `Attribution.masking`.
 
     Args:
-        pattern: Attention P.
+        pattern: Attention pattern P.
         edges: `P_ij <g_i, v_j>`.
-        rtol: What rows may miss 1 by; beyond it an attention sink has the remaining weight, which stays.
+        rtol: Tolerance for rows of P that sum to 1. If the difference is larger, it is the weight of an attention sink.
     """
     sink = 1 - pattern.sum(dim=-1, keepdim=True)
     weights, kept = _without_each(pattern) + sink * (sink > rtol), _without_each(edges)
-    # A head that attends to the key alone loses all.
+    # A head that attends only to this key loses its whole output.
     lost = edges.sum(dim=-1, keepdim=True) - torch.where(weights > 0, kept / weights, 0.0)
     others = 1 - torch.eye(len(lost[0]), dtype=lost.dtype, device=lost.device)
     return (lost * (pattern > 0) * others).sum(dim=(0, 1))
 
 
 def _without_each(values: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
-    """Sums over all other keys, from both sides: a difference from the whole sum would lose a saturated head's small weights."""
+    """Sums over all other keys, added from both sides: subtraction from the whole sum would cancel small weights."""
     before = values.cumsum(dim=-1).roll(1, dims=-1)
     after = values.flip(-1).cumsum(dim=-1).flip(-1).roll(-1, dims=-1)
     before[..., 0] = after[..., -1] = 0.0

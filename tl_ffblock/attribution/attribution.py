@@ -41,74 +41,74 @@ _ARITHMETIC = Arithmetic(
     numbers=("value", "first_order", "tokens", "positions", "token_types", "residual", "edits", "parts"),
     rows=("bias_names", "bias_layers", "bias_shares"),
 )
-"""What becomes of the fields in a difference or a mean."""
+"""How a difference or a mean combines the fields."""
 _RTOL_OF_COMBINED = 1e-4
-"""How well the flows of a difference or a mean must balance, which have no certificate."""
+"""Largest relative error of the sums of a difference or a mean, which have no certificate."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Attribution(Result):
-    """Signed shares of a target, in its own units (logits, nats), of one sequence.
+    """Signed attributions of one target of one sequence, in the target's units (logits, nats).
 
-    With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`, and the same at every
-    layer: what flows through the residual stream there plus the biases and edits that enter later.
+    With complete rules `value = tokens + positions + token types + biases + edits + nonlinear`. The same holds at every layer:
+    the attribution to the residual stream at its input, plus the biases and edits that are added at or after this layer.
     """
 
     labels: tuple[str, ...]
     """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
     target: str
-    """What was attributed, in words, with the tokens that it reads: "logit difference ' Mary' - ' John'"."""
+    """The target in words, with the tokens that it reads: "logit difference ' Mary' - ' John'"."""
     rules: str
     """"path", "patching" or "gradient"."""
     value: float
-    """The target itself."""
+    """Value of the target."""
     first_order: float
-    """Its first-order form `<logits, df/d logits>`, which is attributed; the value itself where it is linear in the logits."""
+    """`<logits, df/d logits>`, the attributed number. It equals `value` if the target is linear in the logits."""
     tokens: Float[Tensor, " pos"]
-    """Share of each token's embedding."""
+    """Attribution to each token embedding."""
     positions: Float[Tensor, " pos"]
-    """Share of each position's embedding; 0 where the model has none (rotary, ALiBi)."""
+    """Attribution to each position embedding; 0 if the model has none (rotary, ALiBi)."""
     token_types: Float[Tensor, " pos"]
-    """Share of each position's segment embedding; 0 where the model has none."""
+    """Attribution to each segment embedding; 0 if the model has none."""
     residual: Float[Tensor, "boundary pos"]
-    """What reaches the target through the residual stream at each position: at each layer's input, and at the end."""
+    """Attribution to the residual stream at each position: at each layer's input, and after the last layer."""
     bias_names: tuple[str, ...]
     bias_layers: tuple[int, ...]
-    """The layer at which each bias enters; -1 before the first, the number of layers after the last."""
+    """The layer that adds each bias; -1 before the first, the number of layers after the last."""
     bias_shares: Float[Tensor, "bias pos"]
-    """Share of each bias at each position where it is added."""
+    """Attribution to each bias, at each position where it is added."""
     edits: Mapping[str, float]
-    """By HookPoint: the share of what callbacks of users added there."""
+    """By HookPoint: attribution to what your callbacks added there."""
     edit_layers: Mapping[str, int]
     parts: Mapping[str, Tensor]
-    """What was asked for: "heads", "edges", "mlps", "masking", and "neurons.3" of layer 3."""
+    """The tables that `of=` asked for: "heads", "edges", "mlps", "masking", and "neurons.3" of layer 3."""
     model: str = "model"
     """Name of the model, for labels."""
     certificate: Certificate | None = None
     """Measured errors; None for a difference or a mean."""
     quantity: str = "target"
-    """What kind of number the target is, the same for all prompts: "logit difference"."""
+    """Kind of the target, without its tokens: "logit difference"."""
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of results of which there is a mean: quantity, model and weights, rules."""
+        """What results must have in common to be averaged: quantity, model and weights, rules."""
         return identity_of(self.quantity, self.model, {"fingerprint": self.fingerprint, "rules": self.rules})
 
     @property
     def entering(self) -> Float[Tensor, " pos"]:
-        """Share of each token, as it is shown: of its embedding, its position's and its token type's together."""
+        """Attribution to each token [pos]: the sum of `tokens`, `positions` and `token_types`."""
         return self.tokens + self.positions + self.token_types
 
     @property
     def vanishes(self) -> bool:
-        """Whether `entering` is nothing but rounding, because a norm of the embeddings comes before the first layer.
+        """Whether `entering` is only rounding, because a norm of the embeddings comes before the first layer.
 
-        A norm N gives `N(c x) = N(x)` up to its epsilon, so `<x, df/dx> = d f(N(c x)) / dc = 0` at c = 1, whatever the target.
-        Without a norm there, `entering` is what flows at the first layer's input; it vanishes where its largest share is less
-        than the accepted relative error times the largest of those.
+        A norm N gives `N(c x) = N(x)` up to its epsilon, so `<x, df/dx> = d f(N(c x)) / dc = 0` at c = 1, for every target.
+        Without such a norm, `entering` equals `residual[0]`. It vanishes if its largest absolute value is less than `rtol` times
+        that of `residual[0]`.
         """
         before = any(layer < 0 for layer in self.edit_layers.values())
         if self.rules != "gradient" or before or not len(self.labels):
@@ -118,118 +118,118 @@ class Attribution(Result):
 
     @property
     def biases(self) -> dict[str, float]:
-        """Share of each bias by the name of its parameter, summed over positions."""
+        """Attribution to each bias by the name of its parameter, summed over positions."""
         return dict(zip(self.bias_names, self.bias_shares.sum(dim=1).tolist(), strict=True))
 
     @property
     def nonlinear(self) -> float:
-        """The target less its first-order form: 0 for logits and their differences, an entropy for log-probabilities."""
+        """`value - first_order`: 0 for logits and their differences, minus the entropy for log probabilities."""
         return self.value - self.first_order
 
     @property
     def n_layers(self) -> int:
-        """Layers of the model."""
+        """Number of layers of the model."""
         return len(self.residual) - 1
 
     @property
     def heads(self) -> Float[Tensor, "layer head pos"]:
-        """Share of what each head writes at each position.
+        """Attribution to each head's output at each position.
 
         Raises:
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         return self._part("heads", "heads")
 
     @property
     def mlps(self) -> Float[Tensor, "layer pos"]:
-        """Share of what each feed-forward's neurons write at each position; the output bias is one of `biases`.
+        """Attribution to the neurons of each feed-forward at each position; the output bias is one of `biases`.
 
-        Of a mixture of experts it is what they write together, with their biases.
+        For a mixture of experts, attribution to the output of all experts, including their biases.
 
         Raises:
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         return self._part("mlps", "mlps")
 
     @property
     def edges(self) -> Float[Tensor, "layer head query key"]:
-        """Share of what each head moves from key to query: `edges[layer]`; over keys they sum to the head's share.
+        """Attribution to each attention edge, from a key to a query through a head. Over keys, edges sum to the head.
 
-        In a layer whose z a hook of yours edits they are what enters the edit: over keys they sum to the head's share but for
-        what the edit adds, which is in `edits`.
+        If a hook of yours edits z of a layer, edges are those before the edit. Over keys they then sum to the head less what
+        the edit adds, which is in `edits`.
 
         Raises:
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         return self._part("edges", "edges")
 
     @property
     def masking(self) -> Float[Tensor, " pos"]:
-        """What the target loses if no other token attends to a token, estimated; each token on its own, so they do not sum up.
+        """Estimated fall of the target if no other position attends to a token. Each token is masked alone, so there is no sum.
 
             masking_j = sum over layers, heads and i != j of P_ij / (1 - P_ij) <g_i, v_j - z_i>
 
-        With the scores as they were, a head's output z_i = sum_j P_ij v_j falls by that change without key j; g_i is the target's
-        derivative by z_i, by the rules. Exact in a model of one layer of attention that is linear after it. Add
-        `Attribution.entering` of `rules="path"` to the masking of `rules="patching"` for an estimate that ranks tokens better,
-        and has no equation.
+        With unchanged scores of the other keys, P_ij / (1 - P_ij) (v_j - z_i) is the fall of a head's output z_i = sum_j P_ij v_j
+        without key j. g_i is the target's derivative by z_i, by the rules. The estimate is exact for one layer of attention with
+        a linear map after it. To rank tokens, add `Attribution.entering` of `rules="path"` to the masking of `rules="patching"`:
+        this sum is a heuristic.
 
         Raises:
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         return self._part("masking", "masking")
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
-        """Share of what each neuron of a layer writes at each position; the output bias is one of `biases`.
+        """Attribution to each neuron of a layer at each position; the output bias is one of `biases`.
 
         Raises:
-            ScopeKeyError: if it was not asked for, or the layer is a mixture of experts.
+            ScopeKeyError: if `of=` did not ask for it, or the layer is a mixture of experts.
             LayerError: if there is no such layer.
         """
         return self._part(f"neurons.{layer_number(layer, self.n_layers)}", "neurons")
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """What was asked for, each layer's neurons and each scope's map by themselves."""
+        """Names of the tables that are present: one per layer of neurons and one per scope of maps."""
         return tuple(sorted(self.parts))
 
     @property
     def neuron_layers(self) -> tuple[int, ...]:
-        """Layers of which there are shares of neurons; none of a mixture of experts."""
+        """Layers with attributions of neurons; a mixture of experts has none."""
         return tuple(layer for layer in range(self.n_layers) if f"neurons.{layer}" in self.parts)
 
     @property
     def maps(self) -> ScopeTable:
-        """What each contribution of a layer map contributes to the target, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
+        """Attribution to each contribution of a layer map, signed: `maps["AtbLnFf", 9]` is `Float[query key]`.
 
-        Cells of a scope sum to what flows there, without its bias part. The scopes are those up to the layer's output: in Pre-LN
-        without `AtbLnFfResLn`, since the norm after the output is the next layer's first, and counted in its maps.
+        The cells of a scope sum to the attribution at that scope, without its bias term. Scopes end at the layer's output. In
+        Pre-LN there is no `AtbLnFfResLn`: the norm after the output belongs to the next layer, and is in its maps.
 
         Raises:
-            ScopeKeyError: if they were not asked for.
+            ScopeKeyError: if `of=` did not ask for them.
         """
         held = {name.removeprefix("maps."): cells for name, cells in self.parts.items() if name.startswith("maps.")}
         if not held:
-            raise ScopeKeyError('no maps here: ask with of=("maps", ...).')
+            raise ScopeKeyError('this result has no maps: pass of=("maps", ...) to ffb.attribute.')
         return ScopeTable(held, tuple(range(self.n_layers)))
 
     def token_maps(self, of: MapsOf = "residual") -> TokenMaps:
         """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.
 
-        "residual" and "heads" are numbers by position, in one row: a head's share is what it writes at the column's position,
-        wherever it took that from (the edges say), and through the residual stream flows what does at the column's position.
-        "residual" has one layer more than the model: its first is the token attribution, its last the end.
+        "residual" and "heads" have one row, with one column per position. The column is the position at which a head writes, or
+        that of the residual stream; the source of a head's output is in its edges. "residual" has one layer more than the
+        model: the first is the token attribution, the last is after the last layer.
 
         Args:
-            of: "residual" [boundary 1 1 pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
+            of: "residual" [n_layers + 1, 1, 1, pos], "heads" [layer head 1 pos] or "edges" [layer head query key].
 
         Raises:
             InputError: for another name.
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` of `ffb.attribute` did not ask for it.
         """
         values = self.residual[:, None, None] if of == "residual" else self._part(of, of)
         reaching = self.residual.any(dim=1).nonzero()
-        # The last position at which anything reaches the target, at the last layer from which anything does.
+        # The last position with an attribution, at the last layer that has any.
         read_at = int(self.residual[int(reaching.max())].nonzero().max()) if len(reaching) else len(self.labels) - 1
         return TokenMaps(
             values=values[:, :, None] if of == "heads" else values,
@@ -246,25 +246,27 @@ class Attribution(Result):
         )
 
     def graph(self, keep: float = 0.9) -> AttributionGraph:
-        """The attribution as a graph of tokens, heads, feed-forwards and the residual stream, in which flows are conserved.
+        """Pruned attribution graph of tokens, heads, feed-forwards and the residual stream. Edges into a node sum to it.
 
         Nodes are tokens, the residual stream at layers' inputs ("L23.resid") and between heads and feed-forwards
-        ("L23.resid_mid", which parallel layers do not have), heads ("L23H3"), feed-forwards ("L23.mlp") and the target, each
-        at a position. Their intercepts are compared with the named biases. Hooks of yours may scale anything, and add to the
-        residual stream at layers' inputs and outputs; what they add elsewhere has no node, and is refused.
+        ("L23.resid_mid", which parallel layers do not have), heads ("L23H3"), feed-forwards ("L23.mlp") and the target. Each
+        has a position. Their intercepts are compared with the named biases. Your hooks may scale any activation, and add to the
+        residual stream at layers' inputs and outputs. Additions elsewhere have no node, and are refused.
 
         Args:
-            keep: The part of the sum of all edges' sizes that is shown, largest first; the others lead through one node, "pruned".
+            keep: Fraction of the sum of absolute edge weights to keep, largest first. All other edges go through the node "pruned".
 
         Raises:
-            ScopeKeyError: if it was not asked for with `of=("graph", ...)`.
-            InputError: for rules that are not complete, or another `keep`.
-            CompletenessError: if intercepts miss the named biases by more than the certificate's tolerance,
-                as in a layer inside which a hook of yours adds something.
+            ScopeKeyError: if `of=("graph", ...)` did not ask for it.
+            InputError: for rules that are not complete, or a `keep` outside 0 to 1.
+            CompletenessError: if intercepts differ from the named biases by more than the certificate's tolerance,
+                for example if a hook of yours adds something inside a layer.
         """
         self._part("graph.edges", "graph")
         if self.rules != "path":
-            raise InputError(f"a graph conserves what flows, which only rules='path' does, not {self.rules!r}.")
+            raise InputError(
+                f"graph: this attribution has rules={self.rules!r}; expected rules='path', which is complete."
+            )
         biases: dict[int, float] = defaultdict(float)
         for layer, share in zip(self.bias_layers, self.bias_shares.double(), strict=True):
             biases[layer] += float(share.sum())
@@ -294,28 +296,28 @@ class Attribution(Result):
         if name not in self.parts:
             there = ", ".join(dict.fromkeys(key.split(".")[0] for key in self.parts)) or "none"
             experts = " Layers that are a mixture of experts have no neurons of their own." * (asked == "neurons")
-            raise ScopeKeyError(f"no {name} here: ask with of=({asked!r}, ...); here are {there}.{experts}")
+            raise ScopeKeyError(f"this result has no {name}, but {there}: pass of=({asked!r}, ...).{experts}")
         return self.parts[name]
 
     def written(self) -> Float[Tensor, "layer term"]:
-        """Terms of the target beside tokens, biases and edits, by the layer that adds them to the residual stream: none."""
+        """Further terms of the target, by the layer that adds them to the residual stream: none here, heads in subclasses."""
         return self.residual.new_zeros(self.n_layers, 0)
 
     def total(self) -> float:
-        """The sum of all shares."""
+        """Sum of all attributions to tokens, biases and edits."""
         shares = self.entering.sum() + self.bias_shares.sum() + self.written().sum()
         return float(shares) + sum(self.edits.values())
 
     def total_size(self) -> float:
-        """The sum of the sizes of all shares, to which errors are relative."""
+        """Sum of the absolute values of all attributions; errors are relative to it."""
         sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum() + self.written().abs().sum()
         return float(sizes) + sum(map(abs, self.edits.values()))
 
     def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
-        """At the embeddings, at every layer's input and at the end: what misses the target, over the sum of sizes.
+        """Error of the sum at the embeddings, at every layer's input and at the end, over the sum of absolute values.
 
         Args:
-            last: The layer from which the target is read; 0 after it.
+            last: The layer at whose input the target is read. Errors after it are 0.
         """
         layers = torch.tensor(self.bias_layers)
         biases = self.bias_shares.sum(dim=1)
@@ -331,12 +333,12 @@ class Attribution(Result):
         return errors
 
     def __sub__(self, other: "Attribution") -> "Attribution":
-        """Share by share difference of two results: target "a - b", tokens that differ "first-second".
+        """Difference of two attributions, term by term: its target is "a - b", tokens that differ are "first-second".
 
-        A bias that one of the two lacks, because it is zero there, has a share of 0 there.
+        A bias that only one of the two has counts as 0 in the other.
 
         Raises:
-            InputError: if the two do not describe the same shares.
+            InputError: if the two results have different terms.
         """
         if not isinstance(other, Attribution):
             return NotImplemented
@@ -354,15 +356,15 @@ class Attribution(Result):
     def mean(results: "Iterable[Attribution]", positions: NamedPositions) -> Averages: ...
     @staticmethod
     def mean(results: "Iterable[Attribution]", positions: NamedPositions | None = None) -> "Attribution | Averages":
-        """The mean of results of equally many tokens, whose target says of how many; tokens that differ are "she|he".
+        """Mean of attributions of equally many tokens; tokens that differ are "she|he".
 
         Args:
             results: One per prompt.
-            positions: Names of positions, as in `ffb.average_shares`, for prompts of any lengths: then the means are of what
-                flows, and what heads and feed-forwards write, at these, with 95 % intervals.
+            positions: Names of positions, as in `ffb.average_shares`, for prompts of any lengths. The result then has the mean
+                attributions to the residual stream, heads and feed-forwards at these positions, with 95 % intervals.
 
         Raises:
-            InputError: if there is none, they do not describe the same shares, or a position does not exist.
+            InputError: if there is no result, the results have different terms, or a position does not exist.
         """
         several = alike(results, Attribution, "ffb.attribute")
         if positions is not None:
@@ -378,11 +380,11 @@ class Attribution(Result):
         return dataclasses.replace(mean, target=target, certificate=None)
 
     def by_component(self, of: str, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "*place"]]:
-        """Shares of one kind, summed over positions or at some, with what their axes are of: what `ffb.average_shares` averages.
+        """Axes and attributions of one kind, summed over positions or at some, for `ffb.average_shares`.
 
         Raises:
             InputError: if attributions have no such kind.
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` of `ffb.attribute` did not ask for it.
         """
         if of == "biases":
             return {"bias": self.bias_names}, at_positions(self.bias_shares, at)
@@ -390,14 +392,14 @@ class Attribution(Result):
             return neurons_at(self, at)
         if of not in ("heads", "mlps", "residual"):
             raise InputError(
-                f"of={of!r}: averages of attributions are of heads, neurons, biases, mlps or residual; of edges use "
+                f"of={of!r}: expected heads, neurons, biases, mlps or residual. For edges use "
                 "ffb.average([result.token_maps('edges') for result in results], positions)."
             )
         values = self.residual if of == "residual" else self._part(of, of)
         return numbered(values, "layer", "head"), at_positions(values, at)
 
     def sums(self) -> dict[str, float]:
-        """What the target is the sum of, by kind; kinds that have no share are left out, but for the tokens."""
+        """Terms of the target by kind. Kinds without an attribution are omitted, except tokens."""
         terms = {
             "tokens": float(self.entering.sum()),
             "biases": float(self.bias_shares.sum()),
@@ -409,13 +411,13 @@ class Attribution(Result):
         return {name: share for name, share in terms.items() if share or name == "tokens"}
 
     def embedding_sums(self) -> dict[str, float]:
-        """What the tokens' shares are the sum of; nothing where they are all of embeddings of tokens."""
+        """Terms of the tokens' attribution by kind of embedding; empty if there are only token embeddings."""
         others = {"positions": float(self.positions.sum()), "token types": float(self.token_types.sum())}
         shown = {name: share for name, share in others.items() if share}
         return {"embeddings": float(self.tokens.sum())} | shown if shown else {}
 
     def to_dataframe(self, of: Table = "summands", k: int | None = None) -> pd.DataFrame:
-        """The terms of the target, or shares of heads, neurons or edges, largest first by size.
+        """Table of the terms of the target, or of attributions to heads, feed-forwards, neurons or edges.
 
         `"summands"` (kind, layer, position, name, value) has one row per position's token, position and token type, each bias,
         each edit and the nonlinear part, in the text's order, and sums to the target where rules are complete. Its position is -1
@@ -427,11 +429,11 @@ class Attribution(Result):
 
         Args:
             of: `"summands"`, "heads", "mlps", "neurons" or "edges".
-            k: How many rows, the largest by size; None means all.
+            k: Number of rows, the largest absolute values first; None means all.
 
         Raises:
-            InputError: for another name, or no such number.
-            ScopeKeyError: if it was not asked for.
+            InputError: for another table, or an invalid `k`.
+            ScopeKeyError: if `of=` of `ffb.attribute` did not ask for it.
         """
         if of == "summands":
             rows = [*self._term_rows()]
@@ -445,7 +447,7 @@ class Attribution(Result):
         return frame[frame["value"] != 0]
 
     def _term_rows(self) -> "Iterator[TermRow]":
-        """What the target is the sum of."""
+        """Terms of the target."""
         of_positions = {"token": self.tokens, "position": self.positions, "token type": self.token_types}
         for kind, shares in of_positions.items():
             if kind == "token" or bool(shares.any()):
@@ -458,9 +460,9 @@ class Attribution(Result):
             yield "nonlinear", self.n_layers, -1, self.target, self.nonlinear
 
     def to_dict(self) -> dict[str, Any]:
-        """Labels, the target, every term of it, the heads and the certificate, as JSON can hold them.
+        """Labels, target, terms, heads and certificate, as a dictionary for JSON.
 
-        Of the parts that may be large, neurons and edges, there are `to_dataframe` and `save`.
+        Neurons and edges are omitted because they may be large: use `to_dataframe` or `save`.
         """
         certificate = None if self.certificate is None else dataclasses.asdict(self.certificate)
         if certificate is not None:
@@ -504,5 +506,5 @@ class Attribution(Result):
 
 
 def in_words(shares: Mapping[str, float]) -> str:
-    """Names with their shares in a line: `tokens +5.29 · biases -0.3`."""
+    """Names and attributions in one line: `tokens +5.29 · biases -0.3`."""
     return " · ".join(f"{name} {significant(share)}" for name, share in shares.items())

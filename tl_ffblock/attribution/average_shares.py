@@ -1,7 +1,7 @@
-"""`ffb.average_shares` and `Results.mean`: which components matter on average over prompts, with 95 % intervals.
+"""`ffb.average_shares` and `Results.mean`: mean attributions of components over prompts, with 95 % intervals.
 
-Numbers by position are summed over positions, or read at named ones, so that prompts may have any lengths; every prompt counts
-alike. A result is averaged by its method `by_component`, which gives its numbers of one kind [... pos] as `at_positions` reads them:
+Numbers by position are summed over positions, or read at named positions, so that prompts may have any lengths. All prompts have
+the same weight. A result needs a method `by_component`, which returns axes and numbers of one kind:
 
     def by_component(self, of, at):
         return {"layer": range(n_layers), "head": range(n_heads)}, at_positions(self.heads, at)
@@ -29,57 +29,57 @@ from tl_ffblock.signatures import PLURAL, strict
 Summed: TypeAlias = Literal[
     "heads", "neurons", "biases", "mlps", "edges", "residual", "residual_mid", "attention", "q", "k", "v", "pattern"
 ]
-"""What is averaged."""
+"""Kinds of components that are averaged."""
 Places: TypeAlias = Mapping[str, Sequence[int | str]]
-"""Names of axes, and what each number of them is of."""
+"""By axis: the label of each index, such as layer numbers."""
 One = TypeVar("One", bound=Result)
 BETWEEN = " -> "
-"""Between the two ends of an edge."""
+"""Separator of an edge's sender and receiver."""
 MOST_NAMED = 8
-"""Places that the short form names."""
+"""Number of components in the printed summary."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageShares(Result):
-    """The mean over prompts of shares: of heads `mean`, `interval.low`, `.high` are [layer head], or [layer head position] of names.
+    """Mean attributions over prompts with 95 % intervals: for heads [layer head], or [layer head position] at named positions.
 
-    Intervals hold for one place each: of many places one in twenty misses by chance, and the largest were picked.
+    Each interval is for one component. Of many intervals, one in twenty excludes the true mean by chance.
     """
 
     values: Float[Tensor, "prompt ..."]
-    """Each prompt's own, in the target's units."""
+    """Values of each prompt, in the target's units."""
     of: Summed
     places: Mapping[str, tuple[int | str, ...]]
-    """The axes after the prompts, in their order, and what each number of them is of: {"layer": (0, 1), "head": (0, 1, 2)}."""
+    """Axes of `values` after the prompts, with the label of each index: {"layer": (0, 1), "head": (0, 1, 2)}."""
     quantity: str
-    """What was attributed, or what changes: "logit difference"."""
+    """Kind of the target: "logit difference"."""
     rules: str
     model: str
     n_draws: int = N_DRAWS
-    """Draws of the bootstrap over prompts."""
+    """Number of bootstrap samples over prompts."""
     seed: int = 0
     tokens: Mapping[str, str] = field(default_factory=dict)
-    """Which tokens are at each named position, different ones of the prompts joined; empty of sums over positions."""
+    """Tokens at each named position, joined where prompts differ; empty for sums over positions."""
     targets: tuple[float, ...] = ()
-    """Each prompt's target, where it was attributed; empty of estimates."""
+    """Value of each prompt's target; empty for estimates of patching."""
 
     @cached_property
     def interval(self) -> MeanInterval:
-        """Mean, low, high and counts of every place."""
+        """Mean, low, high and counts of every component."""
         return mean_interval(self.values, n_draws=self.n_draws, seed=self.seed)
 
     @property
     def mean(self) -> Float[Tensor, "..."]:
-        """The mean over prompts."""
+        """Mean over prompts, with the axes of `places`."""
         return self.values.mean(dim=0)
 
     def to_dataframe(self, k: int | None = None, *, by_prompt: bool = False) -> pd.DataFrame:
-        """One row per place, the largest mean by size first: the place, value (the mean), low, high, n.
+        """One row per component, the largest absolute mean first: its axes, value (the mean), low, high, n.
 
         Args:
-            k: How many places; None means all. Intervals of all neurons take seconds, of a few none.
-            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+            k: Number of components; None means all. Intervals of all neurons take seconds.
+            by_prompt: Whether each prompt has its own row, with the column `prompt` instead of low, high and n.
         """
         order = largest(self.mean, k)
         frame, values = long_form(self.mean, self.places, order=order), self.values.flatten(1)[:, order]
@@ -92,7 +92,7 @@ class AverageShares(Result):
         if by_prompt:
             each = pd.DataFrame({"prompt": range(len(values))}).merge(frame, how="cross")
             return each.assign(value=values.reshape(-1).numpy())
-        # Every place has the same draws, so that an interval is that of `interval`.
+        # All components have the same bootstrap samples, so that intervals equal those of `interval`.
         numbers = mean_interval(values, n_draws=self.n_draws, seed=self.seed)
         columns = {"value": numbers.mean, "low": numbers.low, "high": numbers.high, "n": numbers.counts}
         return frame.assign(**{name: of_places.numpy() for name, of_places in columns.items()})
@@ -104,12 +104,12 @@ class AverageShares(Result):
         return f"{self.quantity} of {self.model}, {how}", self.most(MOST_NAMED)
 
     def read_at(self) -> str:
-        """How positions are read: summed over, or at names, with their tokens."""
+        """How positions are read, in words: summed over, or named positions with their tokens."""
         named = ", ".join(f"{name} {tokens!r}" for name, tokens in self.tokens.items())
         return f"at {named}" if named else "summed over positions"
 
     def most(self, k: int) -> dict[str, str]:
-        """The largest places by name, with their means and intervals in words."""
+        """The `k` components with the largest absolute means: means and intervals as text, by name."""
         lines = {}
         for row in self.to_dataframe(k).to_dict("records"):
             name = self._name(row)
@@ -118,7 +118,7 @@ class AverageShares(Result):
         return lines
 
     def _name(self, row: Mapping[Hashable, Any]) -> str:
-        """A place's name without its position."""
+        """Name of a component without its position."""
         if "source" in row:
             return f"{row['source']}{BETWEEN}{row['target']}"
         if self.of in ("heads", "q"):
@@ -135,28 +135,28 @@ class AverageShares(Result):
 class Averages(Result):
     """The mean over prompts of every kind of component of a result: `averages["heads"].mean` is [layer head].
 
-    With names of positions it is [layer head position]. Each kind is `AverageShares`, whose intervals hold for one place each.
+    With named positions it is [layer head position]. Each kind is an `AverageShares`.
     """
 
     kinds: Mapping[str, AverageShares]
-    """By kind, as in the table: "residual", "mlp", "head", ..."""
+    """By kind, as named in the table: "residual", "mlp", "head", ..."""
 
     def __getitem__(self, kind: str) -> AverageShares:
         """One kind: `averages["heads"]`.
 
         Raises:
-            ScopeKeyError: if it is not there.
+            ScopeKeyError: if there is no such kind.
         """
         return ByKind(self.kinds)[kind]
 
     def to_dataframe(self, k: int | None = None, *, by_prompt: bool = False) -> pd.DataFrame:
-        """One row per place, of each kind the largest first: kind, layer, head (-1 for none), value (the mean), low, high, n.
+        """One row per component, the largest of each kind first: kind, layer, head (-1 for none), value (the mean), low, high, n.
 
-        With named positions there are the columns position and token, too.
+        With named positions there are also the columns position and token.
 
         Args:
-            k: How many places of each kind; None means all.
-            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+            k: Number of components of each kind; None means all.
+            by_prompt: Whether each prompt has its own row, with the column `prompt` instead of low, high and n.
         """
         frames = [
             of_kind.to_dataframe(k, by_prompt=by_prompt).assign(kind=kind) for kind, of_kind in self.kinds.items()
@@ -181,12 +181,10 @@ def average_shares(
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> AverageShares:
-    """Which heads, neurons or biases matter on average: the mean of their shares over prompts, with 95 % intervals.
+    """Mean attributions of heads, neurons or biases over prompts, with 95 % intervals.
 
-    Or, of `attribution_patching`, estimated changes over pairs of prompts; `results.mean(positions)` gives all kinds of these.
-
-    The interval (percentile bootstrap over prompts) says how much the mean would move with other prompts of the same kind.
-    Prompts may have any lengths.
+    Results of `attribution_patching` are averaged over pairs of prompts in the same way. `results.mean(positions)` averages
+    several kinds at once. Intervals are percentile bootstrap intervals over prompts. Prompts may have any lengths.
 
     Args:
         attributions: One per prompt, as `attribute` or `direct_logit_attribution` gives them for a list of texts, or one per
@@ -200,9 +198,9 @@ def average_shares(
         seed: Same seed, same intervals.
 
     Raises:
-        InputError: if there is no result, they differ in what was attributed, rules, model or its components, or a position does
-            not exist.
-        ScopeKeyError: if heads or neurons were not asked for.
+        InputError: if there is no result, if results differ in target, rules, model or components, or if a position does not
+            exist.
+        ScopeKeyError: if the results do not have `of`.
     """
     several: list[Any] = [*attributions] if isinstance(attributions, list | tuple) else [attributions]
     kinds = {type(result) for result in several}
@@ -222,7 +220,7 @@ def average_shares(
     for prompt, mine in enumerate(described):
         if mine != described[0]:
             raise InputError(
-                f"average_shares: results 0 and {prompt} differ in {of}: {brief(described[0])} against {brief(mine)}."
+                f"average_shares: results 0 and {prompt} differ in {of}: {brief(described[0])} and {brief(mine)}. Expected equal ones."
             )
     first, values = several[0], torch.stack([shares.detach().cpu().double() for _, shares in found])
     labels = {
@@ -237,10 +235,10 @@ def average_shares(
 def averages(
     results: Sequence[One], kinds: Sequence[str], positions: NamedPositions | None, n_draws: int, seed: int
 ) -> Averages:
-    """The means of some kinds, as tables name them, of results that have a method `by_component`.
+    """Means of some kinds, as named in tables, of results with a method `by_component`.
 
     Raises:
-        InputError, ScopeKeyError: as `average_shares`.
+        InputError, ScopeKeyError: as in `average_shares`.
     """
     made = {}
     for kind in kinds:
@@ -250,17 +248,17 @@ def averages(
 
 
 def at_positions(values: Float[Tensor, "*axis pos"], at: Sequence[int] | None) -> Float[Tensor, "*place"]:
-    """Numbers at some positions, or summed over all of them."""
+    """Values at some positions, or summed over all positions."""
     return values.sum(dim=-1) if at is None else values[..., list(at)]
 
 
 def numbered(values: Float[Tensor, "..."], *axes: str) -> dict[str, Sequence[int | str]]:
-    """The axes of a tensor before the positions by name, with numbers from 0."""
+    """Axes of a tensor before its positions, by name, with indices from 0."""
     return {name: range(size) for name, size in zip(axes, values.shape[:-1], strict=False)}
 
 
 def neurons_at(result: Any, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "layer neuron *place"]]:
-    """Numbers of the neurons of all layers that have some of their own."""
-    layers = result.neuron_layers or (0,)  # which says why there are none
+    """Axes and values of neurons, over all layers that are not a mixture of experts."""
+    layers = result.neuron_layers or (0,)  # `neurons(0)` raises the reason
     shares = torch.stack([at_positions(result.neurons(layer).T, at) for layer in layers])
     return {"layer": layers, "neuron": range(shares.shape[1])}, shares

@@ -1,4 +1,4 @@
-"""Measured errors of an attribution, which is refused where they are too large."""
+"""Measured errors of an attribution; an attribution with larger errors is refused."""
 
 import math
 from collections.abc import Mapping
@@ -14,55 +14,58 @@ from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
 
 VANISHED = "gradient x input before a norm of the embeddings is zero by scale invariance; the remainder is rounding"
-"""What is said in place of an order of tokens (`Attribution.vanishes`)."""
+"""Printed in place of the largest tokens (`Attribution.vanishes`)."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Certificate(Values):
-    """Four measured errors, each 0 up to rounding, and how much of the target was attributed."""
+    """Four measured errors of an attribution, each 0 up to rounding, and the attributed part of the target."""
 
     logits: float
-    """Largest difference of the logits with local rules from those without, on a clean run of the model: 0."""
+    """Largest difference of logits with linearised modules from those of the model, without hooks: 0."""
     forms: float
-    """Largest `|L - y| / |y|` of a local linear form L and the model's own tensor y, over hook points and positions."""
+    """Largest `|L - y| / |y|`, over hook points and positions: L is a linearised module's output, y the model's own."""
     worst_form: str
     """The hook point of that error."""
     layer_inputs: Float[Tensor, " layer"]
-    """Of the embeddings and of the residual stream at each layer's input and at the end: by how much the sum of its shares and
-    of all that enters later misses the target, over the sum of sizes. Zero where a target reads before it."""
+    """Error of the sum at the embeddings, at each layer's input and at the end, relative to the sum of absolute values.
+
+    The sum has the attributions at this layer, and those of all biases and edits that are added later. The error is 0 at
+    layers after the one at which the target is read."""
     edges: float
-    """Largest difference of a head's share from the sum of its edges, over the sum of sizes; 0 where edges were not asked for,
-    and of layers whose z no hook of a user's edits."""
+    """Largest difference of a head's attribution from the sum of its edges, relative to the sum of absolute values.
+
+    It is 0 if `of=` did not ask for edges. Layers whose z is edited by a hook of yours are not compared."""
     attributed: float
-    """Sum of all shares over the target: 1 for rules that are complete and a target that is linear in the logits."""
+    """Sum of all attributions over the target: 1 for complete rules and a target that is linear in the logits."""
     complete: bool
-    """Whether the rules are: whether `layer_inputs` must be 0."""
+    """Whether the rules are complete, so that `layer_inputs` must be 0."""
     rtol: float
-    """What was accepted."""
+    """Largest accepted relative error."""
     nonlinear: float = 0.0
-    """`(target - its first-order form) / target`, which has no shares: 0 for logits and their differences."""
+    """`(value - first_order) / value`, which is not attributed: 0 for logits and their differences."""
 
     def refuse(self, model: str, rules: str) -> None:
         """Refuse errors above the tolerance.
 
         Raises:
-            CompletenessError: naming the error and its place.
+            CompletenessError: if one is, with the error and where it is.
         """
         refuse_forms({self.worst_form: self.forms}, self.rtol, model, rules)
         if not self.edges <= self.rtol:
             raise CompletenessError(
-                f"{model}: edges miss the shares of their heads by {self.edges:.1e} (tolerance {self.rtol:.0e}). Was a pattern "
-                "edited that attention had used already? Leave edges out of `of`."
+                f"{model}: sums of edges differ from the attributions of their heads by {self.edges:.1e} (tolerance "
+                f"{self.rtol:.0e}). Does a hook edit an attention pattern after attention used it? Omit edges from `of`."
             )
         worst = int(self.layer_inputs.argmax())
         error = float(self.layer_inputs[worst])
         if self.complete and not error <= self.rtol:
             where = "the embeddings" if worst == 0 else f"the input of layer {worst - 1}"
             raise CompletenessError(
-                f"{model}, rules={rules!r}: shares at {where} miss the target by {error:.1e} of their sizes (tolerance "
-                f"{self.rtol:.0e}): something between there and the target is not linear in the residual stream, such as an edit "
-                'of your hooks. No attribution is made; rules="gradient" reports how much it attributes instead.'
+                f"{model}, rules={rules!r}: the sum of attributions at {where} differs from the target by {error:.1e} of the sum "
+                f"of their absolute values (tolerance {self.rtol:.0e}). Something after it is not linear in the residual stream: "
+                'does a hook of yours change the model? Remove the hook, or use rules="gradient", which need not sum to the target.'
             )
 
     def __repr__(self) -> str:
@@ -72,18 +75,18 @@ class Certificate(Values):
         return f"Checks: {logits} · {module} · {layer} · {self.attributed_in_words()}"
 
     def attributed_in_words(self) -> str:
-        """How much of the target the shares sum to; all of it only where the rules are complete and the target linear in the logits."""
+        """Attributed part of the target in per cent: 100 for complete rules and a target that is linear in the logits."""
         of = " of the target" if self.has_nonlinear_part else ""
         words = f"{percent(self.attributed)}{of} attributed"
         if not self.complete:
-            words += " (rules not complete: compare shares with one another, not with the target)"
+            words += " (rules not complete: compare attributions with one another, not with the target)"
         if self.has_nonlinear_part:
-            words += f", {percent(self.nonlinear)} is not linear in the logits and has no shares"
+            words += f", {percent(self.nonlinear)} is not linear in the logits and not attributed"
         return words
 
     @property
     def has_nonlinear_part(self) -> bool:
-        """Whether the target is more than its first-order form, beyond what is accepted as rounding."""
+        """Whether the target has a nonlinear part larger than `rtol`."""
         return abs(self.nonlinear) > self.rtol
 
     @property
@@ -94,32 +97,32 @@ class Certificate(Values):
 
     @property
     def handed_out(self) -> float:
-        """Deprecated: sum of all shares over the target's first-order form, `attributed / (1 - nonlinear)`."""
+        """Deprecated: sum of all attributions over `first_order`, `attributed / (1 - nonlinear)`."""
         warn("Certificate.handed_out is Certificate.attributed.", DeprecationWarning)
         return self.attributed / (1 - self.nonlinear) if self.nonlinear != 1 else math.nan
 
 
 def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str) -> None:
-    """Refuse local linear forms that are not the model's own tensors.
+    """Refuse linearised modules whose output differs from the model's own.
 
     Args:
-        gaps: By hook point the largest `|L - y| / |y|` of a sequence.
-        rtol: What is accepted.
+        gaps: By hook point, the largest `|L - y| / |y|` of a sequence.
+        rtol: Largest accepted value.
         model: Name of the model.
         rules: Name of the rules.
 
     Raises:
-        CompletenessError: naming the worst hook point.
+        CompletenessError: if one is larger, with the worst hook point.
     """
     for site, gap in sorted(gaps.items(), key=lambda item: -item[1]):
         if not gap <= rtol:
             raise CompletenessError(
-                f"{model}, rules={rules!r}: the local linear form of {site} misses the model's own tensor by {gap:.1e} of its "
-                f"norm (tolerance {rtol:.0e}). No attribution is made. Was the model changed inside it, by a hook or "
-                "otherwise? Half precision may need a higher rtol."
+                f"{model}, rules={rules!r}: the linearised output of {site} differs from the model's own by {gap:.1e} of its "
+                f"norm (tolerance {rtol:.0e}). Does a hook or other code change the model inside it? Remove the change. "
+                "Half precision may need a higher rtol."
             )
 
 
 def relative(miss: Tensor, size: Tensor) -> Tensor:
-    """Errors over sizes; 0 where there is neither."""
+    """Errors relative to sizes; 0 if the error is 0."""
     return torch.where(miss == 0, miss, miss / torch.where(size == 0, torch.ones_like(size), size))

@@ -1,6 +1,6 @@
-"""`ffb.attribute_continuation`: every token of a continuation attributed to everything before it.
+"""`ffb.attribute_continuation`: every token of a continuation attributed to all tokens before it.
 
-One forward pass over prompt and continuation, and one backward pass per token of it, several at once.
+One forward pass over prompt and continuation, and one backward pass per token of the continuation, in batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,42 +40,43 @@ AT_ONCE = 16
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ContinuationAttribution(Result):
-    """Signed shares of every token of a continuation: row by row `values = shares + biases + edits + nonlinear`.
+    """Signed attributions of every token of a continuation: per row, `values = shares + biases + edits + nonlinear`.
 
-    The nonlinear part is 0 for logits; of a log-probability it is minus the entropy, often more than all shares together. Rules
-    that are not complete leave a part that is not attributed.
+    The nonlinear part is 0 for logits. For a log probability it is minus the entropy, often larger than all attributions
+    together. With rules that are not complete, a part is not attributed.
     """
 
     labels: tuple[str, ...]
-    """All tokens, the prompt's first."""
+    """All tokens of prompt and continuation."""
     n_prompt: int
     """How many of them are the prompt's."""
     reading: TargetOfTokens
     """What was attributed of each token: its logit or its log-probability, at the position before it."""
     rules: str
     values: Float[Tensor, " target"]
-    """The logits, or log-probabilities, themselves."""
+    """Logits or log probabilities of the continuation's tokens."""
     first_order: Float[Tensor, " target"]
-    """Their first-order forms in the logits, which are attributed."""
+    """`<logits, df/d logits>`, the attributed number of each token."""
     shares: Float[Tensor, "target source"]
-    """Of each token, its position with it; NaN from the target on: no token is a source of itself or of earlier ones."""
+    """Attribution to each source token, with its position embedding. NaN from the target on: a source precedes its target."""
     biases: Float[Tensor, " target"]
-    """Of all biases together."""
+    """Attribution to all biases together."""
     edits: Float[Tensor, " target"]
-    """Of what callbacks of users add."""
+    """Attribution to what your callbacks add."""
     errors: Float[Tensor, " target"]
-    """What misses the first-order form, over the sum of sizes, where most does: of shares, biases and edits, or of what flows at a
-    layer's input and enters later; 0 for `rules="path"`."""
+    """Largest difference of a sum from `first_order`, relative to the sum of absolute values; 0 for `rules="path"`.
+
+    The sums are those of attributions, biases and edits, at the embeddings and at every layer's input."""
     model: str = "model"
     """Name of the model, for labels."""
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
     residual: Float[Tensor, "target boundary source"] | None = None
-    """Of each token, what reaches it through the residual stream at each layer's input, and at the end; None in older files."""
+    """Attribution to the residual stream at each layer's input, and at the end; None in older files."""
     constants: Float[Tensor, "target entry"] | None = None
-    """Of biases and edits by where they enter: before the first layer, in each layer, after the last."""
+    """Attribution to biases and edits by where they are added: before the first layer, in each layer, after the last."""
     heads: Float[Tensor, "target layer head"] | None = None
-    """Of what each head writes, summed over positions."""
+    """Attribution to each head, summed over positions."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ class ContinuationAttribution(Result):
         return self.labels[self.n_prompt :]
 
     def token_maps(self) -> TokenMaps:
-        """The shares as `TokenMaps` of one layer and one channel, each row at the position of its token: signed."""
+        """The signed attributions as `TokenMaps` of one layer and one channel, each row at the position of its token."""
         return TokenMaps(
             values=self.shares[None, None],
             tokens=self.labels,
@@ -100,7 +101,7 @@ class ContinuationAttribution(Result):
 
     @cached_property
     def summands(self) -> "dict[str, Float[Tensor, ' target']]":
-        """What every value is the sum of, by kind; kinds that have no share in any row are left out, but for the tokens."""
+        """Terms of every value by kind. Kinds without an attribution in any row are omitted, except tokens."""
         kinds = {
             "tokens": self.shares.nansum(dim=1),
             "biases": self.biases,
@@ -112,7 +113,7 @@ class ContinuationAttribution(Result):
         return {kind: rows for kind, rows in kinds.items() if kind == "tokens" or bool(rows.any())}
 
     def sums(self, row: int) -> dict[str, float]:
-        """What one value is the sum of, by kind.
+        """Terms of one value by kind.
 
         Raises:
             InputError: if there is no such row.
@@ -121,11 +122,11 @@ class ContinuationAttribution(Result):
         return {kind: float(rows[row]) for kind, rows in self.summands.items()}
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per term: each token before a target, and of each target its biases, edits and nonlinear part.
+        """One row per target and term: earlier tokens, biases, edits and the nonlinear part.
 
-        Columns are kind, query and key (positions of target and source), query_token, key_token and value; the values of a
-        target sum to its own. `kind` is "token", with the source's position, or "biases", "edits", "nonlinear" or "not
-        attributed", whose key is -1.
+        Columns are kind, query and key (positions of target and source), query_token, key_token and value. The values of a
+        target sum to its logit or log probability. `kind` is "token", with the source's position as key, or "biases", "edits",
+        "nonlinear" or "not attributed", with key -1.
         """
         frame = self.token_maps().to_dataframe()
         frame = frame[frame["key"] < frame["query"]].drop(columns=["layer", "channel"])
@@ -164,16 +165,16 @@ def attribute_continuation(
     rules: RuleName | Rules = "path",
     **options: Unpack[ForwardOptions],
 ) -> ContinuationAttribution | Results[ContinuationAttribution]:
-    """Every token of a continuation attributed to all tokens before it, as one signed [target, source] matrix.
+    """Attribute every token of a continuation to all tokens before it: one signed matrix [target, source].
 
-    Costs one forward pass, and for each token of the continuation one backward pass that leaves weights alone (about as much
-    as a forward pass), sixteen of them at once.
+    Costs one forward pass, and one backward pass per token of the continuation. A backward pass costs about as much as a
+    forward pass, since weights need no gradient. Sixteen run at once.
 
     Args:
         model: TransformerBridge or HookedTransformer, causal, in eval mode.
         prompt: A text or token ids, or a list of texts or of lists of ids.
-        continuation: What follows, as text or token ids, of a list of prompts one for each; None with `generate`.
-        generate: How many tokens the model generates, each the most probable; it may end earlier.
+        continuation: The text or token ids that follow the prompt, or a list with one per prompt; None with `generate`.
+        generate: Number of tokens to generate, each the most probable one. The model may stop earlier.
         reading: "logit", or "log probability", which compares a token with all others.
         rules: As in `ffb.attribute`.
         **options: As in `ffb.attribute`: fwd_hooks, rtol.
@@ -183,26 +184,26 @@ def attribute_continuation(
 
     Raises:
         InputError: for input that cannot be used, or not exactly one of `continuation` and `generate`.
-        CompletenessError: if linearised modules miss the model's tensors, or shares a target where rules are complete.
-        FFBlockError: whatever else `ffb.attribute` raises.
+        CompletenessError: if a linearised module differs from the model's own, or if complete attributions do not sum to a target.
+        FFBlockError: all other errors of `ffb.attribute`.
 
     Warns:
-        MissingSpaceWarning: of a continuation whose first token is not expected, while it is with a space before it.
+        MissingSpaceWarning: if the continuation's first token is improbable, and probable with a space before it.
     """
     if (continuation is None) == (generate is None):
-        raise InputError("give either a continuation or generate=n, the number of tokens that the model generates.")
+        raise InputError("expected either a continuation or generate=n, the number of tokens to generate.")
     refuse_pair(prompt, "prompt")
     if isinstance(prompt, list | tuple | Tensor) and not is_single(prompt):
         prompts = several(prompt)
         given = [None] * len(prompts) if continuation is None else several(continuation)
         if len(given) != len(prompts) or isinstance(continuation, str):
-            raise InputError(f"{len(prompts)} prompts, continuation={brief(continuation)}: expected one for each.")
+            raise InputError(f"{len(prompts)} prompts, continuation={brief(continuation)}: expected one per prompt.")
         how: dict[str, Any] = {"generate": generate, "reading": reading, "rules": rules, **options}
         pairs: Any = zip(prompts, given, strict=True)
         return Results(cast("Any", attribute_continuation(model, *pair, **how)) for pair in pairs)
     chosen, start = Rules.of(rules), open_attribution_run(model, cast("str", prompt), **options)
     if not start.model.family.causal:
-        raise InputError("a continuation is of a model that reads from left to right.")
+        raise InputError(f"{start.model.name} is an encoder: expected a causal model. Use ffb.attribute.")
     run = open_attribution_run(start.model, _with_continuation(start, continuation, generate), **options)
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
@@ -214,14 +215,15 @@ def attribute_continuation(
     worst = int(result.errors.argmax())
     if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:
         raise CompletenessError(
-            f"{run.model.name}: shares of token {n_prompt + worst} miss its {reading} by {float(result.errors[worst]):.1e} of "
-            f"their sizes (tolerance {run.settings.rtol:.0e}). No attribution is made."
+            f"{run.model.name}: attributions of token {n_prompt + worst} differ from its {reading} by "
+            f"{float(result.errors[worst]):.1e} of the sum of their absolute values (tolerance {run.settings.rtol:.0e}). "
+            "Does a hook of yours change the model? Remove it."
         )
     return result
 
 
 def _with_continuation(run: Run, given: Any, generate: SupportsIndex | None) -> Int[Tensor, " pos"]:
-    """The tokens of a run's prompt and what follows them."""
+    """Token ids of prompt and continuation."""
     prompt = run.sequences[0].tokens
     if generate is not None:
         return torch.cat([prompt, continued(run, whole_number(generate, "generate", at_least=1))])
@@ -238,7 +240,7 @@ def _attributed(run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens
     pieces = [_rows(run, traced, n_prompt, reading, numbers) for numbers in rows]
     found = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}
     shares, residual, constants = found["shares"], found["residual"], found["constants"]
-    # What flows at each layer's input, the embeddings' first, and what enters from there on.
+    # Sums at the embeddings and at each layer's input, plus all biases and edits that are added later.
     flowing = torch.cat([shares[:, None], residual], dim=1)
     later = constants.flip(-1).cumsum(dim=-1).flip(-1)
     sizes = flowing.abs().sum(dim=-1) + found["biases"].abs()[:, None] + found["edits"].abs()[:, None]
@@ -259,7 +261,7 @@ def _attributed(run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens
 def _rows(
     run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens, numbers: Int[Tensor, " row"]
 ) -> dict[str, Float[Tensor, "row ..."]]:
-    """Of some targets the fields that have a row for each, the shares without gaps."""
+    """By field: its rows for some targets. Attributions to later tokens are not yet NaN."""
     logits = traced.logits.detach()
     at, said = n_prompt - 1 + numbers, run.sequences[0].tokens[n_prompt + numbers].to(logits.device)
     read = logits[0, at]
@@ -282,7 +284,7 @@ def _rows(
 
 
 def _summed(run: Run, traced: Traced, back: Backward) -> dict[str, Float[Tensor, "row ..."]]:
-    """Shares of tokens, what flows in the residual stream, and biases and edits, in all and by where they enter."""
+    """Attributions to tokens, the residual stream, biases and edits, in total and by the layer that adds them."""
     gates = {place: gate[:, 0] for place, gate in back.gates.items()}
     first = next(iter(gates.values()))
     n_rows, n_tokens = first.shape

@@ -1,8 +1,9 @@
-"""Direct logit attribution and the logit lens: what each component writes to a logit, and what the residual stream predicts.
+"""Direct logit attribution and the logit lens.
 
-The residual stream is a sum, and the final norm is linear once its scale is that of the run, so a logit is the sum of
-`<z W_O, W_U / scale>` over heads and the like over feed-forwards, embeddings and biases (Elhage et al. 2021, "A mathematical
-framework for transformer circuits"; Wang et al. 2023). The logit lens (nostalgebraist 2020) reads partial sums as logits.
+The residual stream is a sum, and the final norm is linear with its scale of the forward pass. A logit is therefore the sum of
+`<z W_O, W_U / scale>` over heads, and of the same products over feed-forwards, embeddings and biases (Elhage et al. 2021, "A
+mathematical framework for transformer circuits"; Wang et al. 2023). The logit lens (nostalgebraist 2020) reads partial sums
+as logits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,26 +45,26 @@ from tl_ffblock.results.tokens import shortened, told_apart
 from tl_ffblock.signatures import spelled_out, strict
 
 OnRequest: TypeAlias = Literal["neurons"]
-"""Direct contributions beside those of heads, feed-forwards, embeddings and biases."""
+"""Values of `of`. Heads, feed-forwards, embeddings and biases are always computed."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class DirectLogitAttribution(Attribution):
-    """Direct contributions to a target, in its units: what each component writes, through the residual stream alone.
+    """Direct contributions of components to a target, in its units, through the residual stream alone.
 
-    `value = embeddings + heads + feed-forwards + biases + edits + nonlinear`: other than in `Attribution`, heads [layer head
-    pos] and feed-forwards [layer pos] are terms of the sum. `biases` are those that enter the residual stream; those inside a
-    branch, such as b_V, are part of what its heads and neurons write. `residual` at a layer's input is what the layers before
-    it contribute, with all later norm scales of the run.
+    `value = embeddings + heads + feed-forwards + biases + edits + nonlinear`. Unlike in `Attribution`, heads [layer head pos]
+    and feed-forwards [layer pos] are terms of the sum. `biases` has those that are added to the residual stream. Biases inside
+    a block, such as b_V, are part of its heads and neurons. `residual` at a layer's input is the contribution of all earlier
+    layers.
     """
 
     def written(self) -> Float[Tensor, "layer term"]:
-        """Contributions of heads and feed-forwards at all positions, by layer."""
+        """Contributions of heads and feed-forwards at all positions [layer term]."""
         return torch.cat([self.heads.flatten(1), self.mlps], dim=1)
 
     def sums(self) -> dict[str, float]:
-        """What the target is the sum of, by kind; kinds without a contribution are left out, but for the embeddings."""
+        """Terms of the target by kind. Kinds without a contribution are omitted, except embeddings."""
         tokens, *others = super().sums().items()
         by_kind = {"embeddings": tokens[1], "heads": float(self.heads.sum()), "feed-forwards": float(self.mlps.sum())}
         by_kind |= {name: share for name, share in others if name != "not attributed"}
@@ -83,7 +84,7 @@ class DirectLogitAttribution(Attribution):
 
     def _part(self, name: str, asked: str) -> Tensor:
         if asked in ("edges", "graph"):
-            raise ScopeKeyError(f"direct contributions have no {asked}: ffb.attribute(..., of={asked!r}) has.")
+            raise ScopeKeyError(f"direct contributions have no {asked}: use ffb.attribute(..., of={asked!r}).")
         return super()._part(name, asked)
 
 
@@ -131,11 +132,11 @@ def direct_logit_attribution(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> DirectLogitAttribution | Results[DirectLogitAttribution]:
-    """What every head, feed-forward, embedding and bias writes directly to a logit: contributions that sum to the target.
+    """Direct logit attribution: contributions of heads, feed-forwards, embeddings and biases that sum to a logit.
 
-    A head's contribution is `<z W_O, W_U / scale>` with the final norm's scale of the run, on the model as it is, without
-    folded weights (Elhage et al. 2021). Paths through later heads and feed-forwards do not count: `ffb.attribute` has them.
-    The sums are checked at every layer's input. Costs one forward and one backward pass.
+    A head's contribution is `<z W_O, W_U / scale>`, with the final norm's scale of the forward pass (Elhage et al. 2021). The
+    model is used as it is: no weights need to be folded. Paths through later heads and feed-forwards are not included; use
+    `ffb.attribute` for them. The sums are checked at every layer's input. Costs one forward and one backward pass.
 
     Args:
         model: As in `ffb.attribute`.
@@ -143,7 +144,7 @@ def direct_logit_attribution(
         target: As in `ffb.attribute`: `ffb.logit(" Mary", minus=" John")`.
         of: "neurons" for contributions [pos d_mlp] of each layer, which sum to those of the feed-forward.
         checkpoint: As in `ffb.attribute`.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
         **options: As in `ffb.attribute`: attention_mask, token_type_ids, fwd_hooks, rtol.
 
     Returns:
@@ -161,43 +162,43 @@ def direct_logit_attribution(
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class LogitLens(Result):
-    """What the residual stream at every layer predicts, read through the final norm and the unembedding.
+    """Logit lens: predictions from the residual stream at every layer, by the final norm and the unembedding.
 
-    Each row is normalised with its own scale, as TransformerLens's `logit_lens` does, so that differences of rows are not
-    direct contributions: those have the last row's scale. The last row is the model's own logits.
+    Each row is normalised with its own scale, as in TransformerLens's `logit_lens`. Differences of rows are therefore not
+    direct contributions, which use the last row's scale. The last row has the model's own logits.
     """
 
     labels: tuple[str, ...]
     """The tokens."""
     names: tuple[str, ...]
-    """Of the rows: "L3" at a layer's input, "L3 after attention" between attention and feed-forward, "output" at the end."""
+    """By row: "L3" at a layer's input, "L3 after attention" between attention and feed-forward, "output" at the end."""
     layers: tuple[int, ...]
-    """Of the rows; the number of layers at the end."""
+    """By row: its layer; the number of layers at the end."""
     positions: tuple[int, ...]
     """Positions that are read."""
     top_tokens: tuple[tuple[tuple[str, ...], ...], ...]
-    """The most probable tokens [row position rank]."""
+    """Most probable tokens [row position rank]."""
     top_ids: Int[Tensor, "row position rank"]
     top_probabilities: Float[Tensor, "row position rank"]
     entropy: Float[Tensor, "row position"]
-    """Of the predicted distribution, in nats."""
+    """Entropy of the predicted distribution, in nats."""
     values: Float[Tensor, " row"] | None
     """The target of every row; None without a target."""
     target: str
-    """What it is, in words; empty without a target."""
+    """The target in words; empty without a target."""
     error: float
-    """Largest difference of the last row from the model's own logits, over the largest logit."""
+    """Largest difference of the last row from the model's own logits, relative to the largest logit."""
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Of the rows: "residual" or "residual_mid"."""
+        """By row: "residual" or "residual_mid"."""
         return tuple("residual_mid" if name.endswith("attention") else "residual" for name in self.names)
 
     def to_dataframe(self, of: Literal["tokens", "entropy", "target"] = "tokens") -> pd.DataFrame:
-        """One row per number: kind ("residual", "residual_mid"), layer, and what `of` says.
+        """One row per number: kind ("residual", "residual_mid"), layer, and the columns of `of`.
 
         Args:
             of: "tokens" (position, token, rank, top_token, value: its probability), "entropy" (position, token, value in nats),
@@ -207,7 +208,7 @@ class LogitLens(Result):
             ScopeKeyError: for the target of a lens without one.
         """
         if of == "target" and self.values is None:
-            raise ScopeKeyError("this lens has no target: ffb.logit_lens(model, inputs, target) has.")
+            raise ScopeKeyError("this lens has no target: pass one, ffb.logit_lens(model, inputs, target).")
         held = {"tokens": self.top_probabilities, "entropy": self.entropy, "target": self.values}
         numbers = cast("Tensor", held[of])
         axes = {"row": range(len(self.names)), "position": self.positions, "rank": range(self.top_ids.shape[2])}
@@ -245,19 +246,20 @@ def logit_lens(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> LogitLens | Results[LogitLens]:
-    """What the residual stream predicts before, within and after every layer: target, top tokens, entropy (nostalgebraist 2020).
+    """Logit lens: target, top tokens and entropy from the residual stream at every layer (nostalgebraist 2020).
 
-    Each row is read by the model's final norm with the row's own scale, the unembedding, its bias and soft cap; an encoder by
-    its head for masked words. The last row is compared with the model's own logits. Costs one forward pass, and one product
-    with the unembedding per row: at `at` alone without a target, at all positions with one.
+    Rows are the residual stream at each layer's input, after its attention, and after the last layer. Each row is read by the
+    final norm with the row's own scale, the unembedding, its bias and soft cap. An encoder uses its masked-language-model head.
+    The last row is compared with the model's own logits. Costs one forward pass, and one product with the unembedding per row:
+    at positions `at` without a target, at all positions with one.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         inputs: A text, a list of texts, or token ids.
-        target: A function of logits, as in `ffb.attribute`; None for none.
+        target: A function of logits, as in `ffb.attribute`; None means no target.
         at: Positions of top tokens and entropy, negative ones from the end; None means all.
-        k: How many of the most probable tokens.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        k: Number of most probable tokens.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
         **options: As in `ffb.attribute`: attention_mask, token_type_ids, fwd_hooks, rtol.
 
     Returns:
@@ -265,7 +267,7 @@ def logit_lens(
 
     Raises:
         InputError: for input, a target or options that cannot be used.
-        IdentityError: if the last row is not the model's logits, as under hooks after the last layer.
+        IdentityError: if the last row differs from the model's logits, for example with hooks after the last layer.
         UntrainedHeadError: for an encoder whose head was never trained.
         UnsupportedModelError: for models without unembedding.
     """
@@ -294,7 +296,7 @@ def logit_lens(
 
 @contextmanager
 def _kept(model: Model, streams: dict[str, Tensor]) -> Iterator[None]:
-    """The residual stream of forward passes inside, by the name of its row; without a HookPoint between, no row between."""
+    """Cache the residual stream of forward passes by the name of its row. Needs a HookPoint after attention for that row."""
     places: dict[str, str] = {}
     for layer in model.layers:
         places[f"L{layer.number}"] = layer.sites["resid_pre"]
@@ -308,7 +310,7 @@ def _kept(model: Model, streams: dict[str, Tensor]) -> Iterator[None]:
 
 
 def _lens(run: Run, own: Traced, rows: Mapping[str, Tensor], target: Any, at: Positions, k: int) -> LogitLens:
-    """The lens of one sequence, whose forward pass gave these logits and the residual stream [pos d_model] of each row."""
+    """The lens of one sequence, from its forward pass and the residual stream [pos d_model] of each row."""
     model, number, logits = run.model, own.batch.numbers[0], own.logits[0]
     read = read_out(model, "final_norm")
     places = positions(at, len(logits), "at")
@@ -326,8 +328,8 @@ def _lens(run: Run, own: Traced, rows: Mapping[str, Tensor], target: Any, at: Po
     error = float((said - (logits if metric is not None else logits[places])).abs().max() / logits.abs().max())
     if not error <= run.settings.rtol:
         raise IdentityError(
-            f"{model.name}: the last layer's output, read through the final norm and unembedding, misses the logits of this "
-            f"forward pass by {error:.1e} of the largest (tolerance {run.settings.rtol:.0e}). Does a hook of yours change "
+            f"{model.name}: final norm and unembedding of the last layer's output differ from the logits of this forward pass "
+            f"by {error:.1e} of the largest logit (tolerance {run.settings.rtol:.0e}). Does a hook of yours change "
             "something after the last layer? Remove it."
         )
     ids = torch.stack([top.indices for top in tops]).cpu()

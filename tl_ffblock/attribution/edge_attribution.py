@@ -1,21 +1,21 @@
 # Noun: edge attribution patching (Syed et al. 2023).
-"""Edge attribution patching: what a sender's change does to the target through one receiver's input.
+"""Edge attribution patching: estimated effect of a sender's change through one receiver's input.
 
     edge(s, r) = <J (out_s(corrupted) - out_s(clean)), df/d input_r>          Syed et al. 2023
 
-df/d input_r goes through the receiver and all later layers, by the linearised rules; J leads from the sender's output to the
-receiver's input past all attention and feed-forwards: along sums, and through norms of branches or of the stream, to first
-order. With steps the mean over runs between the two (EAP-IG, Hanna et al. 2024).
+df/d input_r is the derivative through the receiver and all later layers, by the linearised rules. J is the Jacobian from the
+sender's output to the receiver's input along the residual stream, through norms of branches or of the stream, without attention
+and feed-forwards. With several steps, edges are the mean over integration steps (EAP-IG, Hanna et al. 2024).
 
-Two laws are measured and held: senders' changes sum to the change of the stream; derivatives by all inputs of a layer sum,
-with that by the skip connection, to that by the stream before it. Positions are propagated some at a time, so that memory is bounded by the
-result and one buffer:
+Two equations are checked. Changes of all senders sum to the change of the residual stream. Derivatives by all inputs of a layer,
+plus that by the skip connection, sum to the derivative by the residual stream before it. Positions are propagated in blocks, so
+that memory is bounded by the result and one buffer:
 
-1. Senders' changes lie below each other in one buffer, [pos sender d], and go along each layer's program: sums append to it,
-   norms of branches and of the stream are taken to first order (LinearNorm).
-2. At a receiver the derivatives by queries, keys and values, times W_Q, W_K and W_V and through the norm before, are those by
-   the inputs that TransformerLens splits with `use_split_qkv_input`; their products with the buffer are the edges.
-3. The same derivatives go back to the layer's input along sums and norms: there they are the derivative by the stream.
+1. Changes of senders are rows of one buffer [pos sender d], and follow each layer's program: sums append to it, and norms of
+   branches and of the stream are linearised (LinearNorm).
+2. At a receiver, derivatives by queries, keys and values are multiplied by W_Q, W_K and W_V and propagated through the norm
+   before. They are those by the inputs of TransformerLens's `use_split_qkv_input`. Their products with the buffer are the edges.
+3. The same derivatives are propagated back to the layer's input along sums and norms, where they must equal that by the stream.
 """
 
 from collections import defaultdict
@@ -42,18 +42,18 @@ from tl_ffblock.layer.scopes import INPUT, Add, Attend, Feed, Normalise, NormNam
 from tl_ffblock.metrics import Metric, run_by_run
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "q", "k", "v", "ff_in", "norms"})
-"""What a run has to keep for its edges."""
+"""Tensors that a forward pass caches for edges."""
 BUFFER_BYTES = 2**26
-"""What the senders' changes at the positions that are propagated together may take."""
+"""Largest size of the senders' changes at positions that are propagated together."""
 _BEFORE_BRANCH: tuple[NormName, ...] = ("attn_norm", "ff_norm")
 _IN_BRANCH: tuple[NormName, ...] = ("attn_out_norm", "ff_out_norm")
 
 Derivatives: TypeAlias = Mapping[tuple[str, int], Tensor]
-"""A target's derivatives by kept tensors of a run, by name and layer."""
+"""Derivatives of a target by cached tensors, by name and layer."""
 
 
 class EdgeSums:
-    """Edges between two runs of one prompt each, summed over the runs whose derivatives are averaged."""
+    """Edges between two prompts, summed over integration steps."""
 
     def __init__(self, run: Run, clean: Traced, corrupted: Traced, *, by_position: bool) -> None:
         model = run.model
@@ -75,17 +75,17 @@ class EdgeSums:
         self.receivers_gap: dict[str, float] = {}
 
     def add(self, traced: Traced, derivatives: Derivatives, read_at: int, weight: float) -> None:
-        """Add the edges by one run's derivatives.
+        """Add the edges of one integration step.
 
         Args:
-            traced: The run, whose norm scales are used.
-            derivatives: By its kept tensors.
+            traced: Its forward pass, whose norm scales are used.
+            derivatives: Derivatives by its cached tensors.
             read_at: The layer at whose input the target is read; the number of layers is the end.
-            weight: Of this run.
+            weight: Weight of the step.
 
         Raises:
-            CompletenessError: if the derivatives by a layer's inputs are not that by the residual stream, or senders are not
-                the residual stream where it is a sum of them.
+            CompletenessError: if derivatives by a layer's inputs do not sum to that by the residual stream, or if changes of
+                senders do not sum to that of the residual stream.
         """
         n_positions, width = self.clean.cache.kept["residual", 0].shape[1:]
         each = len(self.senders) * width * self.values.element_size()
@@ -95,16 +95,16 @@ class EdgeSums:
         self._refuse_misses()
 
     def make_exact(self, derivatives: Derivatives, target: Metric | Direction) -> None:
-        """Replace the estimates by those of receivers that are evaluated rather than linearised.
+        """Replace the estimates by those with exact receivers, which are evaluated instead of linearised.
 
-            edge(s, r) = <g_r, f_r(x_r + d_s) - f_r(x_r)>        g_r: the target's derivative by what r writes
+            edge(s, r) = <g_r, f_r(x_r + d_s) - f_r(x_r)>        g_r: the target's derivative by the receiver's output
 
-        Exact where what follows the receiver is linear; AtP* (Kramár et al. 2024) does so for queries and keys. Edges into the
-        target are measured. Costs five runs per sender and four more (four per sender without feed-forwards).
+        Exact if the model is linear after the receiver; AtP* (Kramár et al. 2024) does so for queries and keys. Edges into the
+        target are measured. Costs five forward passes per sender and four more (four per sender without feed-forwards).
 
         Raises:
             UnsupportedModelError: for Post-LN, and for classes other than TransformerBridge.
-            CompletenessError: if senders do not sum to what receivers read, or these do not obey.
+            CompletenessError: if senders do not sum to the receivers' inputs, or if set inputs have no effect.
         """
         edges = EdgeAblation.of(self.run.model)
         first, second = (traced.batch.tokens[0] for traced in (self.clean, self.corrupted))
@@ -125,7 +125,7 @@ class EdgeSums:
         self.receivers_gap = {"receivers": max(gap, gaps["receivers"])}
 
     def labelled(self, labels: tuple[str, ...], target: GraphTarget) -> EdgeEstimates:
-        """What was summed, as its reader holds it."""
+        """The edges as `EdgeEstimates`."""
         summed = self.values.sum(dim=-1) if self.values.ndim == 3 else self.values
         rows, columns = self.possible.nonzero(as_tuple=True)
         weights = summed[rows, columns]
@@ -151,11 +151,11 @@ class EdgeSums:
         )
 
     def own(self, tensor: Float[Tensor, "1 length ..."], positions: slice) -> Float[Tensor, "pos ..."]:
-        """Some positions of a tensor of a run, in the result's arithmetic."""
+        """Some positions of a tensor of a forward pass, in the result's arithmetic."""
         return tensor.detach()[0, positions].to(self.values.dtype)
 
     def change(self, name: str, layer: int, positions: slice) -> Float[Tensor, "pos ..."]:
-        """A kept tensor of the corrupted run less that of the clean one."""
+        """A cached tensor of the corrupted prompt minus that of the clean one."""
         first, second = (traced.cache.kept[name, layer] for traced in (self.clean, self.corrupted))
         return self.own(second, positions) - self.own(first, positions)
 
@@ -164,14 +164,14 @@ class EdgeSums:
         rtol, edited = run.settings.rtol, self.clean.cache.edited | self.corrupted.cache.edited
         if not self.derivatives <= rtol:
             raise CompletenessError(
-                f"{run.model.name}: derivatives by the inputs of heads and feed-forwards miss that by the residual stream by "
-                f"{self.derivatives:.1e} (tolerance {rtol:.0e}). No edges are made; an edit of your hooks inside a layer does this."
+                f"{run.model.name}: derivatives by the inputs of heads and feed-forwards differ from that by the residual stream by "
+                f"{self.derivatives:.1e} (tolerance {rtol:.0e}). Does a hook of yours edit something inside a layer? Remove it."
             )
         plain = run.model.family.order in ("pre_ln", "parallel", "attn_only") and not edited
         if plain and not self.streams <= rtol:
             raise CompletenessError(
-                f"{run.model.name}: the changes of all senders miss that of the residual stream by {self.streams:.1e} of its norm "
-                f"(tolerance {rtol:.0e}). No edges are made."
+                f"{run.model.name}: the changes of all senders differ from that of the residual stream by {self.streams:.1e} of its "
+                f"norm (tolerance {rtol:.0e}). Omit edges."
             )
 
 
@@ -181,14 +181,14 @@ def _refuse_unseen(run: Run, traced: Traced, n_fed: int) -> None:
     missing = sorted({name for name, layer in kept if (name, layer) not in traced.cache.kept})
     if missing:
         raise UnsupportedModelError(
-            f"{run.model.name} ({run.model.family.name}): no HookPoint showed {', '.join(missing)} of its layers, so there are no "
-            "edges. Leave edges=True out."
+            f"{run.model.name} ({run.model.family.name}): edges need the HookPoints of {', '.join(missing)}, which its layers do not "
+            "have. Omit edges."
         )
 
 
 @dataclass
 class EdgePropagation:
-    """Changes at some positions, propagated through the layers."""
+    """Propagation of changes at some positions through the layers."""
 
     sums: EdgeSums
     traced: Traced
@@ -196,13 +196,13 @@ class EdgePropagation:
     positions: slice
     weight: float
     received: int = 0
-    """Receivers that were reached."""
+    """Number of receivers so far."""
     sent: int = 1
-    """Senders in the stream."""
+    """Number of senders in the residual stream so far."""
     buffer: Float[Tensor, "pos sender d"] = field(init=False)
 
     def through(self, read_at: int) -> None:
-        """All layers before the target, and the target."""
+        """Propagate through all layers before the target, and to the target."""
         embedded = self.sums.change("residual", 0, self.positions)
         self.buffer = embedded.new_zeros(len(embedded), len(self.sums.senders) - 1, embedded.shape[-1])
         self.buffer[:, 0] = embedded
@@ -214,17 +214,17 @@ class EdgePropagation:
 
     @property
     def stream(self) -> Float[Tensor, "pos sender d"]:
-        """What all senders so far changed in the residual stream."""
+        """Changes of all senders so far in the residual stream."""
         return self.buffer[:, : self.sent]
 
     def send(self, changes: Float[Tensor, "pos new d"]) -> Float[Tensor, "pos sender d"]:
-        """Add senders to the stream."""
+        """Append senders to the buffer."""
         first, self.sent = self.sent, self.sent + changes.shape[1]
         self.buffer[:, first : self.sent] = changes
         return self.stream
 
     def whole(self, name: str, layer: int) -> tuple[Tensor, Tensor]:
-        """The model's own tensor in the clean run, and its change."""
+        """The model's own tensor for the clean prompt, and its change."""
         clean = self.sums.clean.cache.kept[name, layer]
         return self.sums.own(clean, self.positions), self.sums.change(name, layer, self.positions)
 
@@ -234,7 +234,7 @@ class EdgePropagation:
         whole: tuple[Float[Tensor, "pos d"], Float[Tensor, "pos d"]],
         by_inputs: Float[Tensor, "pos receiver d"],
     ) -> None:
-        """The edges into some receivers that read the same stream."""
+        """Add the edges into receivers that read the same stream."""
         sums, (clean, change) = self.sums, whole
         columns = slice(self.received, self.received + by_inputs.shape[1])
         self.received = columns.stop
@@ -254,7 +254,7 @@ class EdgePropagation:
 
 
 class _LayerPropagation:
-    """One layer, step by step along its program."""
+    """Propagation through one layer, step by step along its program."""
 
     def __init__(self, propagation: EdgePropagation, layer: int) -> None:
         self.propagation, self.layer = propagation, layer
@@ -262,14 +262,14 @@ class _LayerPropagation:
         self.block: Block = model.layers[layer].read(propagation.sums.values.dtype)
         self.steps = steps_to_output(model.family.order)
         self.at: dict[str, Tensor] = {INPUT: propagation.stream}
-        """Changes by scope, of the senders that are in it."""
+        """By scope: changes of the senders at it."""
         self.by: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
-        """Derivatives by the residual stream at a scope."""
+        """By scope: derivatives by the residual stream at it."""
         self.entries: dict[str, tuple[str, LinearNorm]] = {}
-        """Norms before a branch: the scope that they read."""
+        """By norm before a branch: the scope that it reads."""
 
     def through(self) -> None:
-        """The changes go on to the layer's output, and the derivatives back to its input."""
+        """Propagate changes to the layer's output, and derivatives back to its input."""
         for step in self.steps:
             match step.operation:
                 case Normalise(of, norm) if norm in _BEFORE_BRANCH:
@@ -296,7 +296,7 @@ class _LayerPropagation:
         self.by[point] = self.by[point] + by_inputs.sum(dim=1)
 
     def _whole(self, point: str) -> tuple[Tensor, Tensor]:
-        """The stream where a branch reads it, in the clean run, and its change."""
+        """The stream at a branch's input for the clean prompt, and its change."""
         if point == INPUT:
             return self.propagation.whole("residual", self.layer)
         name = (
@@ -312,13 +312,13 @@ class _LayerPropagation:
         return clean, corrupted - clean
 
     def _by_attention(self) -> Float[Tensor, "pos receiver d"]:
-        """By what queries, keys and values are made of, head by head."""
+        """Derivatives by the inputs of queries, keys and values, by head."""
         weights = self.propagation.traced.model.layers[self.layer].query_keys(self.propagation.sums.values.dtype)
         by_values = self._own("v")
         n_kv = by_values.shape[1]
         matrices = {"q": weights.w_q, "k": _by_heads(weights.w_k, n_kv), "v": _by_heads(self.block.attention.w_v, n_kv)}
         by_heads = {
-            # Frozen patterns depend on no queries and keys.
+            # Frozen attention patterns do not depend on queries and keys.
             name: self._own(name)
             if (name, self.layer) in self.propagation.derivatives
             else by_values.new_zeros(len(by_values), *matrix.shape[::2])
@@ -339,7 +339,7 @@ class _LayerPropagation:
         x = traced.cache.norm_inputs[name]
         copies = x.reshape(
             *traced.cache.size, -1, self.at[INPUT].shape[-1]
-        )  # one each for queries, keys, values of heads
+        )  # one copy each for queries, keys and values
         return self.propagation.sums.own(copies[:, :, 0], self.propagation.positions)
 
     def _own(self, name: str) -> Tensor:
@@ -368,5 +368,5 @@ class _LayerPropagation:
 
 
 def _by_heads(matrix: Float[Tensor, "head d e"], n_heads: int) -> Float[Tensor, "kv_head d e"]:
-    """Of matrices repeated for the heads that share them one each."""
+    """One matrix per key-value head, from matrices repeated for query heads."""
     return matrix[:: len(matrix) // n_heads]

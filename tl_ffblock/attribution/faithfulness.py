@@ -1,10 +1,10 @@
-"""`ffb.faithfulness`: a masking test of attributions, what happens to a target when tokens are removed.
+"""`ffb.faithfulness`: a masking test of attributions, which compares scores of tokens with the effect of masking them.
 
-1. Of every prompt each candidate token is left out by itself: effects.
-2. Of every method the tokens with the most, and with the least score are left out together, more and more of them: curves.
-3. Baselines beside the methods are the effects themselves as scores, scores at random, and the last token first.
+1. Effects: each candidate token of a prompt is masked alone.
+2. Curves: the tokens with the largest, or the smallest, scores of a method are masked together, in several fractions.
+3. Baselines: the effects themselves as scores, random scores, and the last token first.
 
-Sets of tokens that several methods choose are run once.
+A set of tokens that several methods choose has one forward pass.
 """
 
 import math
@@ -39,70 +39,72 @@ from tl_ffblock.results.ranks import spearman
 from tl_ffblock.signatures import strict
 
 Measure: TypeAlias = Literal["correlation", "MoRF", "LeRF", "area", "cause"]
-"""correlation: Spearman's rho of a method's scores with the effects of leaving one token out, within a prompt. MoRF, LeRF: what
-the target falls by, in the mean over shares, when the tokens with the most or the least (signed) score are removed together.
-area: MoRF - LeRF. cause: 1 / rank of the token that is known to be the cause."""
+"""Measures of a method within a prompt.
+
+correlation: Spearman's rho of scores with the effects of masking single tokens. MoRF, LeRF: mean fall of the target over masked
+fractions, with the largest or the smallest (signed) scores masked. area: MoRF - LeRF. cause: 1 / rank of the known cause."""
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 ORDERS = ("MoRF", "LeRF")
 SHARES = (0.1, 0.25, 0.5)
-"""How much of a prompt the curves remove."""
+"""Fractions of a prompt's candidates that the curves mask."""
 BASELINES = ("leave one out", "random", "recency")
 _NOISE = 16
-"""How many eps of the largest term batches of other shapes may put a number apart: matrix products add in another order."""
+"""Rounding between batches of different shapes, in eps of the largest term: matrix products add in another order."""
 
 Scores: TypeAlias = Attribution | Shaped[Tensor, " pos"]
-"""What a method says of a prompt's tokens."""
+"""A method's scores of a prompt's tokens."""
 MethodScores: TypeAlias = (
     Mapping[str, Scores | Sequence[Scores] | Shaped[Tensor, "prompt pos"]] | Sequence[Attribution] | Attribution
 )
-"""By a method's name what it says of each prompt; attributions alone go by the name of their rules."""
+"""By method name: scores of each prompt. The name of attributions alone is that of their rules."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Faithfulness(Result):
-    """How well each method's scores say what happens when tokens are removed, prompt by prompt."""
+    """Result of a masking test: measures of each method in each prompt, curves, and effects of single tokens."""
 
     methods: tuple[str, ...]
-    """Those that were given, then "leave one out", which knows the effects of single tokens, "random" and "recency"."""
+    """The given methods, then "leave one out" (the effects themselves as scores), "random" and "recency"."""
     by_prompt: Mapping[Measure, Float[Tensor, "method prompt"]]
-    """NaN in prompts where no method can have it: all effects equal, or no cause known; and where a method's scores vanish."""
+    """Values by measure. NaN in prompts with equal effects, without a known cause, or if a method's scores vanish."""
     curves: Float[Tensor, "method order prompt share"]
-    """What the target falls by without that share of the tokens: order 0 is MoRF, 1 is LeRF."""
+    """Fall of the target with a fraction of the tokens masked: order 0 is MoRF, 1 is LeRF."""
     shares: tuple[float, ...]
+    """Masked fractions of the candidates."""
     effects: tuple[Float[Tensor, " pos"], ...]
-    """By prompt: what the target falls by without each token; NaN where none was removed."""
+    """By prompt: fall of the target with each token masked; NaN at tokens that are not candidates."""
     labels: tuple[tuple[str, ...], ...]
-    """By prompt its tokens."""
+    """By prompt: its tokens."""
     values: Float[Tensor, " prompt"]
-    """The target itself."""
+    """Target of each prompt, without masking."""
     target: str
     removal: str
     model: str = "model"
     unranked: Mapping[str, str] = field(default_factory=dict)
-    """By method whose scores have no order in a prompt: why."""
+    """By method whose scores vanish in a prompt: the reason."""
 
     def mean(self, measure: Measure, method: str) -> tuple[float, float, float]:
-        """The mean over prompts and its 95 % interval (percentile bootstrap over prompts).
+        """Mean over prompts, with the ends of its 95 % interval (percentile bootstrap over prompts).
 
         Raises:
-            InputError: for names that are not in this result.
+            InputError: for an unknown measure or method.
         """
         return _summary(self._row(measure, method))
 
     def compare(self, measure: Measure, method: str, against: str) -> tuple[float, float, float]:
-        """How much more one method has than another: the mean of the prompts' differences with its paired interval.
+        """Mean over prompts of `method` minus `against`, with the ends of its 95 % interval (paired).
 
         Raises:
-            InputError: for names that are not in this result.
+            InputError: for an unknown measure or method.
         """
         return _summary(self._row(measure, method) - self._row(measure, against))
 
     def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
-        """One row per method and measure: value (the mean), low, high, n (prompts); measures that no prompt has are left out.
+        """One row per method and measure: value (the mean), low, high, n (prompts). Measures without values are omitted.
 
         Args:
-            by_prompt: Whether each prompt has a row of its own: `prompt` and `value` in place of mean and interval.
+            by_prompt: Whether each prompt has its own row, with columns `prompt` and `value` instead of mean and interval.
         """
         measures = [measure for measure in MEASURES if not bool(self.by_prompt[measure].isnan().all())]
         cells = [(method, measure, self._row(measure, method)) for method in self.methods for measure in measures]
@@ -113,7 +115,7 @@ class Faithfulness(Result):
         return pd.DataFrame(summaries, columns=["method", "measure", "value", "low", "high", "n"])
 
     def curves_dataframe(self) -> pd.DataFrame:
-        """One row per method, order ("MoRF", "LeRF") and share of removed tokens: value (the mean), low, high."""
+        """One row per method, order ("MoRF", "LeRF") and share (fraction of masked tokens): value (the mean), low, high."""
         rows = [
             (method, order, share, *_summary(self.curves[number, at, :, column]))
             for number, method in enumerate(self.methods)
@@ -162,43 +164,43 @@ def faithfulness(
     seed: int = 0,
     progress: bool = True,
 ) -> Faithfulness:
-    """Do a method's scores say what the model does without a token? Tokens are removed, one by one and together.
+    """Masking test: compare scores of tokens with the fall of the target when tokens are masked, one by one and together.
 
-    With `removal="mask"` no other position attends to the token, as if it had been padding: the remaining text may be none, the
-    positions after it keep their numbers, and the attention that it had goes to the others. With `"mean"` its embedding is the
-    mean of the vocabulary's, which no text has. Every removal has faults, and methods rank otherwise by another: report which
-    one it was. (Do not replace by a separator token: it cuts off all text before it, so that recency wins.)
+    With `removal="mask"` no other position attends to the token. Later positions keep their numbers, and the other tokens get its
+    attention. With `"mean"` its embedding is the mean of the vocabulary, which no token has. Both are unnatural inputs, and they
+    may rank methods differently: report `removal`. Do not replace a token by a separator: models then ignore all text before it.
 
-    Measures of each prompt: "correlation", Spearman's rho of the scores with what the target falls by when one token is removed;
-    "MoRF" (most relevant first), what it falls by without the 10, 25 and 50 % of candidates with the largest scores, the mean of
-    the three; "LeRF" (least relevant first), the same of the smallest; "area", MoRF - LeRF; "cause", 1 / rank of the token at
-    `cause`, 1 where a method puts it first.
+    Measures of each prompt:
 
-    An attribution whose shares of tokens vanish (`Attribution.vanishes`) has no order: its measures are NaN, and the printed
-    table says why.
+    - "correlation": Spearman's rho of the scores with the fall of the target when each token alone is masked.
+    - "MoRF" (most relevant first): mean fall of the target with the 10, 25 and 50 % of candidates with the largest scores masked.
+    - "LeRF" (least relevant first): the same with the smallest scores.
+    - "area": MoRF - LeRF.
+    - "cause": 1 / rank of the token at `cause`; 1 if a method ranks it first.
 
-    Candidates are all tokens but the special ones, those at which the target is read and those that cannot reach it.
+    If an attribution vanishes (`Attribution.vanishes`), its measures are NaN, and the printed table gives the reason.
 
-    Baselines beside the given methods are "leave one out" (the effects of single tokens as scores), "recency" (the last token
-    first) and "random": one draw of scores per prompt, not an expectation. Its expectation is 0 for the correlation and the
-    area, and (1 + 1/2 + ... + 1/n) / n for the cause among n candidates. The draw depends on the seed and the prompt's tokens
-    alone, so that prompts one by one have the numbers of a list.
+    Candidates are all tokens except special ones, those at which the target is read, and those that cannot reach it.
+
+    Baselines are "leave one out" (the effects of single tokens as scores), "recency" (the last token first) and "random" (one draw
+    of scores per prompt). The expectation of "random" is 0 for correlation and area, and (1 + 1/2 + ... + 1/n) / n for the cause
+    among n candidates. The draw depends only on the seed and the prompt's tokens, not on other prompts.
 
     Args:
         model: As in `ffb.attribute`.
         prompts: A text, texts, or token ids [pos] or [batch pos].
         target: As in `ffb.attribute`.
-        results: By a method's name what it says of each prompt: `Attribution`s (tokens, with their positions and types) of this
-            target, or tensors [pos] of any other method. A list of attributions goes by the name of their rules.
+        results: By method name, one entry per prompt: `Attribution`s of this target, whose `entering` are the scores, or tensors
+            [pos] of any other method. The name of a list of attributions is that of their rules.
         removal: "mask" or "mean".
         cause: Position of the token that is known to be the cause, one for all prompts or one per prompt.
-        keys: Candidates, where they are to be others, the same in all prompts.
-        seed: Of the random scores and the order of equal scores of each prompt.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        keys: Other candidates, the same in all prompts.
+        seed: Seed of random scores and of the order of equal scores.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
 
     Raises:
-        InputError: for input, results or options that cannot be used, attributions of another target, text or model among them.
-        UnsupportedModelError: for models that are not decomposed, or from which tokens cannot be removed so.
+        InputError: for input, results or options that cannot be used, such as attributions of another target, text or model.
+        UnsupportedModelError: for models that cannot be decomposed, or in which tokens cannot be masked.
     """
     whole_number(seed, "seed", at_least=0)
     run = open_attribution_run(model, prompts)
@@ -229,10 +231,10 @@ def faithfulness(
 
 
 def _read_methods(results: MethodScores, run: Run) -> dict[str, Sequence[Scores]]:
-    """The scores of each method, one entry for each prompt of a run.
+    """By method: its scores, one entry per prompt.
 
     Raises:
-        InputError: if they are not of these prompts.
+        InputError: if they are for other prompts.
     """
     if not isinstance(results, Mapping):
         given = list(results) if isinstance(results, Sequence) else [results]
@@ -240,15 +242,15 @@ def _read_methods(results: MethodScores, run: Run) -> dict[str, Sequence[Scores]
         if len(rules) != 1:
             kinds = ", ".join(sorted({type(result).__name__ for result in given})) or type(results).__name__
             raise InputError(
-                f"results holds {kinds} by rules {', '.join(map(repr, rules)) or 'of no name'}: expected Attributions by the same "
-                "rules, as ffb.attribute makes them, or a mapping, by a method's name one for each prompt."
+                f"results has {kinds} with rules {', '.join(map(repr, rules)) or 'of no name'}: expected Attributions with the same "
+                "rules, as ffb.attribute returns them, or a mapping from method names to one entry per prompt."
             )
         results = {rules[0]: given}
     if others := [name for name in results if not isinstance(name, str)]:
         raise InputError(f"results has the key {others[0]!r}: expected a method's name as text.")
     taken = set(BASELINES) & set(results)
     if not results or taken:
-        raise InputError(f"results: {', '.join(map(repr, taken)) or 'no method'}; expected methods of other names.")
+        raise InputError(f"results: {', '.join(map(repr, taken)) or 'no method'}; expected methods with other names.")
     return {name: _of_method(f"results[{name!r}]", of_method, run) for name, of_method in results.items()}
 
 
@@ -256,14 +258,18 @@ def _of_method(place: str, given: Any, run: Run) -> list[Scores]:
     several = isinstance(given, list | tuple) or (isinstance(given, Tensor | np.ndarray) and given.ndim > 1)
     by_prompt = list(given) if several else [given]
     if len(by_prompt) != len(run.sequences):
-        raise InputError(f"{place} has scores of {len(by_prompt)} prompts, there are {len(run.sequences)}.")
+        raise InputError(
+            f"{place} has scores of {len(by_prompt)} prompts: expected {len(run.sequences)}, one per prompt."
+        )
     for number, (scores, sequence) in enumerate(zip(by_prompt, run.sequences, strict=True)):
         if not isinstance(scores, Attribution | Tensor | np.ndarray | list | tuple):
             raise InputError(
                 f"{place}[{number}] is a {type(scores).__name__}: expected an Attribution of ffb.attribute, or scores [pos]."
             )
         if isinstance(scores, Attribution) and scores.labels != sequence.labels:
-            raise InputError(f"{place}[{number}] is of another text: {brief(''.join(scores.labels))}.")
+            raise InputError(
+                f"{place}[{number}] is of another text, {brief(''.join(scores.labels))}: expected {brief(''.join(sequence.labels))}."
+            )
         tensor = _on_tokens(scores)
         if tuple(tensor.shape) != (len(sequence.tokens),) or not bool(tensor.isfinite().all()):
             held = "NaN or infinity" if not bool(tensor.isfinite().all()) else f"shape {tuple(tensor.shape)}"
@@ -278,10 +284,10 @@ def _on_tokens(scores: Any) -> Float[Tensor, " pos"]:
 
 
 class _Prompt:
-    """One prompt, its target without any removal, and forward passes without some of its tokens.
+    """One prompt, its target without masking, and forward passes with masked tokens.
 
-    `rounding` is how far the same target of the same model may be from `value`, `noise` how far apart batches of other shapes put
-    the same number.
+    `rounding` is the largest accepted difference of a result's target from `value`. `noise` is the rounding between batches of
+    different shapes.
     """
 
     read: Callable[[Tensor], Float[Tensor, " run"]]
@@ -312,27 +318,27 @@ class _Prompt:
         self.candidates = _candidates(run, self.sequence, derivative.any(dim=-1).cpu(), keys)
 
     def falls(self, removed: Sequence[frozenset[int]]) -> Float[Tensor, " run"]:
-        """What the target falls by without each of these sets of candidates, numbered from 0."""
+        """Fall of the target with each of these sets of candidates masked; candidates are numbered from 0."""
         table = torch.zeros(len(removed), len(self.sequence.tokens), dtype=torch.bool)
         for row, numbers in enumerate(removed):
             table[row, self.candidates[sorted(numbers)]] = True
         return self.value - torch.cat([self.read(output).cpu().double() for output in self.removals.outputs(table)])
 
     def scores(self, place: str, scores: Scores) -> Float[Tensor, " candidate"]:
-        """Those of the candidates; NaN of an attribution that is nothing but rounding.
+        """Scores of the candidates; NaN for an attribution that vanishes.
 
         Raises:
-            InputError: if they attribute another target.
+            InputError: for attributions of another target.
         """
         numbers = _on_tokens(scores)[self.candidates]
         if not isinstance(scores, Attribution):
             return numbers
         same = scores.quantity != self.quantity or scores.target == self.words
-        if not (same and abs(scores.value - self.value) <= self.rounding):  # NaN is refused too
+        if not (same and abs(scores.value - self.value) <= self.rounding):  # also refuses NaN
             raise InputError(
-                f"{place} attributes {scores.target} = {scores.value:.6g} of {scores.model}; what tokens are removed from is "
-                f"{self.words} = {self.value:.6g} of {self.run.model.name}. Expected attributions of the same target, of the same "
-                "model without hooks; those of another one can be given as numbers, result.tokens."
+                f"{place} attributes {scores.target} = {scores.value:.6g} of {scores.model}; the masking test reads {self.words} = "
+                f"{self.value:.6g} of {self.run.model.name}. Expected attributions of the same target, of the same model without "
+                "hooks. For another target pass numbers, such as result.entering."
             )
         return torch.full_like(numbers, torch.nan) if scores.vanishes else numbers
 
@@ -350,14 +356,14 @@ def _candidates(
         asked = torch.isin(places, torch.tensor(positions(keys, length, "keys")))
         if bool((asked & ~free).any()):
             raise InputError(
-                f"keys={brief(keys)}: position {int((asked & ~free).nonzero()[0])} is one at which the target is read, or cannot reach it; "
-                "expected others."
+                f"keys={brief(keys)}: at position {int((asked & ~free).nonzero()[0])} the target is read, or the position cannot reach it. "
+                "Expected other positions."
             )
         free = asked
     if int(free.sum()) < 2:
         raise InputError(
-            f"the prompt {brief(''.join(sequence.labels))} has {int(free.sum())} tokens to remove beside special ones and those at "
-            f"which the target is read, {int(read_at.sum())} of its {length}; expected two at least, whose order can be right or wrong."
+            f"the prompt {brief(''.join(sequence.labels))} has {int(free.sum())} tokens to mask: special tokens and those at which the "
+            f"target is read, {int(read_at.sum())} of {length}, are excluded. Expected at least two."
         )
     return free.nonzero()[:, 0]
 
@@ -365,12 +371,12 @@ def _candidates(
 def _measured(
     prompt: _Prompt, own: dict[str, Float[Tensor, " candidate"]], cause: int | None, seed: int
 ) -> tuple[dict[str, Tensor], dict[Measure, Tensor], Tensor, Tensor, float]:
-    """Of one prompt: scores by method, measures [method], curves [method order share], effects at positions, the target."""
+    """For one prompt: scores by method, measures [method], curves [method order share], effects [pos], the target."""
     candidates = prompt.candidates.tolist()
     if cause is not None and cause not in candidates:
         raise InputError(f"cause={cause}: expected one of the candidates, positions {brief(candidates)}.")
     n = len(candidates)
-    # Seeded by a digest, which is that of any process: numbers of one prompt, whichever prompts are measured with it.
+    # Seeded by a digest (equal in all processes, unlike `hash`), so that other prompts do not change the numbers.
     digest = blake2b(repr((seed, prompt.sequence.tokens.tolist())).encode(), digest_size=7).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
     effects = prompt.falls([frozenset({number}) for number in range(n)])
@@ -401,9 +407,9 @@ def _measured(
 def _curves(
     prompt: _Prompt, scores: Sequence[Float[Tensor, " candidate"]], shuffle: Int[Tensor, " candidate"]
 ) -> Float[Tensor, "method order share"]:
-    """What the target falls by without the tokens of the largest, and of the smallest scores; each set of tokens is run once."""
+    """Fall of the target with the largest, and with the smallest, scores masked; one forward pass per set of tokens."""
     sets = [
-        # Equal scores in a random order: their place in the text says nothing.
+        # Equal scores are in random order, not in the order of the text.
         frozenset(
             shuffle[(sign * of_method)[shuffle].argsort(stable=True)][
                 : max(1, math.ceil(share * len(shuffle)))

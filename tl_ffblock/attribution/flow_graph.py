@@ -1,4 +1,4 @@
-"""`ffb.flow_graph` (VISIT, Katz and Belinkov 2023): a model, a text and a target become the graph of what flows through one position."""
+"""`ffb.flow_graph` (VISIT, Katz and Belinkov 2023): the residual stream of one position as a graph of vectors with attributions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +27,16 @@ from tl_ffblock.metrics import logit
 from tl_ffblock.signatures import spelled_out
 
 FlowTargets: TypeAlias = str | SupportsIndex | Target | Sequence[str | SupportsIndex | Target] | None
-"""A token, a metric, a direction, or several of them; None means the token that the model expects at the position."""
+"""A token, a metric, a direction, or several of them; None means the most probable token at the position."""
 N_TOKENS = 5
-"""Tokens that are read of a vector."""
+"""Number of tokens per vector in its logit lens."""
 
 
 @dataclass(frozen=True)
 class Propagated:
-    """A target with its certified attribution and its derivative by the residual stream at each layer's input and at the end.
+    """A target with its attribution and its derivatives by the residual stream, at each layer's input and at the end.
 
-    `token` is the one whose logit raises it most; None where it reads no logits.
+    `token` is the token with the largest derivative of the target by its logit; None if the target reads no logits.
     """
 
     attribution: Attribution
@@ -55,43 +55,42 @@ def flow_graph(
     pruning: Pruning | None = None,
     **options: Unpack[AttributeOptions],
 ) -> FlowGraph:
-    """What flows through one position of some layers, as a graph in which what enters a node sums to it.
+    """Graph of the vectors at one position in some layers; the incoming edges of a node sum to its vector.
 
     Nodes are those of Katz and Belinkov 2023: a layer's input, norms, queries, keys and values of heads, heads, rows of W_O,
-    keys and values of the feed-forward's memories, biases, sums, the layer's output. Every node has the tokens that its
-    vector says through the model's read-out, its norm, that reading's entropy, and the target's rank and probability in it;
-    nodes and edges have the share of the target that flows there (`ffb.attribute`, rules "path"). A reading as tokens
-    correlates; it proves nothing about what the model does with the vector.
+    keys and values of the feed-forward's neurons, biases, sums, the layer's output. Every node has its norm and the logit lens
+    of its vector: top tokens, entropy, and the target's rank and probability. Nodes and edges have the attribution of the
+    target (`ffb.attribute`, rules "path"). A logit lens reading is a correlation: it does not show how the model uses the vector.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         text: A text, or token ids [pos].
         layers: A layer or consecutive layers, negative ones from the end.
-        position: The position whose stream is drawn, negative from the end.
+        position: The position of the graph, negative ones from the end.
         target: A token, as text or id, whose logit at `position` is attributed; a metric such as
-            `ffb.logit(" Mary", minus=" John")`; an `ffb.direction`; or a list of these. None means the token that the model
-            expects at `position`, and no target for an encoder that came without its head.
-        pruning: How much is shown; `Pruning()` has the paper's numbers, `Pruning.off()` shows all.
+            `ffb.logit(" Mary", minus=" John")`; an `ffb.direction`; or a list of these. None means the most probable token at
+            `position`, and no target for an encoder without a trained head.
+        pruning: Thresholds of nodes and edges; `Pruning()` has the paper's, `Pruning.off()` keeps all.
         attention_mask: 1 at real tokens of a padded token tensor.
         token_type_ids: The segment of each token, for BERT.
-        fwd_hooks: Hooks for this run, as in `run_with_hooks`.
+        fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`.
         rtol: Largest relative error accepted in the certificate.
 
     Raises:
         InputError: for input, layers, a position or a target that cannot be used.
-        UnsupportedModelError: for models that are not decomposed.
-        CompletenessError: if what enters a node does not sum to it, or shares do not sum up.
+        UnsupportedModelError: for models that cannot be decomposed.
+        CompletenessError: if the edges into a node, or their attributions, do not sum to the node's.
     """
     run = open_attribution_run(model, text, layers=layers, extra=("query", "key"), **options)
     if len(run.sequences) != 1:
-        raise InputError("a flow graph is of one text at a time; got several.")
+        raise InputError(f"flow_graph got {len(run.sequences)} texts: expected one.")
     if run.layers != tuple(range(run.layers[0], run.layers[-1] + 1)):
         raise InputError(f"layers={layers!r}: expected consecutive layers, such as range(10, 13).")
     row = one_position(position, len(run.sequences[0].labels), "position")
     shared = [] if target is None and not run.model.has_trained_head else propagated(run, target, row)
     try:
         return _graph(run, shared, row, pruning or Pruning())
-    except UnsupportedModelError:  # of a model that does not show its rotated queries and keys there are no scores
+    except UnsupportedModelError:  # a model without HookPoints for rotated queries and keys has no scores
         return _graph(replace(run, extra=frozenset()), shared, row, pruning or Pruning())
 
 
@@ -122,13 +121,13 @@ def _graph(run: Run, shared: list[Propagated], row: int, pruning: Pruning) -> Fl
 
 
 def _certificate(run: Run, draft: Draft, shared: list[Propagated], layers_error: float) -> GraphCertificate:
-    """How well the graph is what it says.
+    """Measured errors of the graph.
 
     Raises:
-        CompletenessError: naming the error that is above the tolerance, and its place.
+        CompletenessError: if one is above the tolerance, with the node.
     """
     worst = int(torch.tensor(draft.errors).argmax())
-    # What the layer input's shares miss of those that the certified propagation has there.
+    # Difference of the layer input's attributions from those of `ffb.attribute`.
     stream = [float(each.attribution.residual[run.layers[0], draft.position]) for each in shared]
     misses = [
         abs(own - expected) / max(abs(expected) + size, 1e-300)
@@ -145,21 +144,20 @@ def _certificate(run: Run, draft: Draft, shared: list[Propagated], layers_error:
     }
     name, rtol = draft.nodes[worst].name, run.settings.rtol
     for what, error in (
-        (f"what enters {name} misses it", errors["sums"]),
-        ("layers propagated backward miss the propagated derivative", errors["layers"]),
-        ("shares of what enters a node miss its own", errors["shares"]),
+        (f"the edges into {name} differ from its vector", errors["sums"]),
+        ("vjps of the layers differ from the derivative of the backward pass", errors["layers"]),
+        ("attributions of the edges into a node differ from its own", errors["shares"]),
     ):
         if not error <= rtol:
             cause = "Does one of your hooks edit the model inside a layer? " if run.is_hooked else ""
             raise CompletenessError(
-                f"{run.model.name}: {what} by {error:.1e} (tolerance {rtol:.0e}). No flow graph is made. {cause}Half precision "
-                "may need a higher rtol."
+                f"{run.model.name}: {what} by {error:.1e} (tolerance {rtol:.0e}). {cause}Half precision may need a higher rtol."
             )
     return GraphCertificate(errors, rtol, name)
 
 
 def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -> tuple[Draft, float]:
-    """All layers, and how far their backward pass is from the propagated derivative."""
+    """Graph of all layers, and the largest error of their vjps."""
     output, eps = [-1], run.model.eps(run.settings.dtype)
 
     def draw(record: LayerRecord, _: int) -> float:
@@ -179,7 +177,7 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
 def _derivatives(
     layer: LinearLayer, shared: list[Propagated], position: int
 ) -> tuple[dict[str, Float[Tensor, "target d"]], Float[Tensor, "target d"], float]:
-    """Every target's derivatives at a position by scope, by what attention reads, and the error of the vjp."""
+    """Every target's derivatives at a position: by scope, by attention's input, and the error of the vjp."""
     x, number = layer.record.resid_pre, layer.record.layer
     (attend,) = (step.scope for step in layer.steps if isinstance(step.operation, Attend))
     streams = [each.by_stream[number : number + 2].to(x) for each in shared]
@@ -198,16 +196,16 @@ def _derivatives(
 
 
 def propagated(run: Run, targets: FlowTargets, position: int) -> list[Propagated]:
-    """Share the targets out: one forward pass, a backward pass each.
+    """Attribute targets: one forward pass, and one backward pass per target.
 
     Args:
-        run: Of one sequence.
-        targets: What is asked for.
-        position: The position whose logits a token is read at.
+        run: Model and one sequence.
+        targets: The targets.
+        position: Position at which a token's logit is read.
 
     Raises:
         InputError: for a target that cannot be read.
-        CompletenessError: if shares do not sum up.
+        CompletenessError: if attributions do not sum to a target.
     """
     difference = difference_of_logits(run.model, RULES["path"])
     with with_gradients(), memory_given_back(run.model, run.batches):
@@ -234,7 +232,7 @@ def _asked(traced: Traced, targets: FlowTargets, position: int) -> list[Target]:
 
 
 def _token_of(begin: Cotangents, traced: Traced, position: int, target: Target) -> int | None:
-    """The token whose logit raises the target most, at the position or else where it reads most."""
+    """The token with the largest derivative of the target, at the position, or else where derivatives are largest."""
     if isinstance(target, Direction):
         return None
     gradient = traced.batch.own(0, begin.gradient)

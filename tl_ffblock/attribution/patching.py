@@ -1,7 +1,7 @@
-"""`ffb.attribution_patching`: what a target would become if a clean run's tensors were a corrupted run's, to first order.
+"""`ffb.attribution_patching`: estimated effect on a target of replacing clean activations by corrupted ones, to first order.
 
-The estimate for a tensor a is `<a_corrupted - a_clean, df/da>` with the derivative of the linearised clean run (Nanda
-2023, with the model's gradient), or its mean over integration steps between the two: one backward pass gives it for all tensors.
+The estimate for a tensor a is `<a_corrupted - a_clean, df/da>`. The derivative is that of the linearised clean forward pass
+(Nanda 2023, with the model's gradient), or its mean over integration steps. One backward pass gives all estimates.
 """
 
 import dataclasses
@@ -66,49 +66,49 @@ _KEPT: dict[EstimateKind, str] = {
     "k": "k",
     "v": "v",
 }
-"""The tensor of a cache by whose derivative each is estimated."""
+"""By kind: the cached tensor whose derivative is used."""
 _BY_HEAD = ("head", "q", "k", "v")
 AskedEdges: TypeAlias = bool | Literal["positions"]
-"""Whether edges are estimated, and if so by position."""
+"""Whether edges are estimated, and whether by position."""
 Receivers: TypeAlias = Literal["linear", "exact"]
-"""Whether the receiver of an edge is linearised, or evaluated with the sender's change in its input."""
+"""Whether an edge's receiver is linearised, or evaluated with the sender's change added to its input."""
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PatchingEstimates(Result):
-    """Estimated changes of a target, in its units, if one tensor of the clean run were the corrupted run's."""
+    """Estimated changes of a target, in its units, if one activation of the clean prompt is replaced by the corrupted one."""
 
     labels: tuple[str, ...]
     """The tokens, "clean→corrupted" where they differ."""
     target: str
-    """What changes, in words: "logit difference ' Mary' - ' John'"."""
+    """The target in words: "logit difference ' Mary' - ' John'"."""
     quantity: str
-    """What kind of number that is: "logit difference"."""
+    """Kind of the target: "logit difference"."""
     rules: str
     clean: float
-    """The target in the clean run."""
+    """Target of the clean prompt."""
     corrupted: float
-    """The target in the corrupted run."""
+    """Target of the corrupted prompt."""
     residual: Float[Tensor, "boundary pos"]
     """The residual stream at each layer's input and at the end."""
     heads: Float[Tensor, "layer head pos"]
     """Each head's output before its output matrix."""
     mlps: Float[Tensor, "layer pos"]
-    """What each feed-forward writes; 0 in models of attention alone."""
+    """Output of each feed-forward; 0 in attention-only models."""
     neuron_shares: Mapping[int, Float[Tensor, "pos d_mlp"]]
-    """By layer; none for a mixture of experts."""
+    """By layer: estimates of neurons; a mixture of experts has none."""
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
     cells: Mapping[str, Float[Tensor, "layer query key"]] = dataclasses.field(default_factory=dict)
-    """By scope, where they were asked for."""
+    """By scope: estimates of the cells of layer maps, with `maps=True`."""
     edge_estimates: EdgeEstimates | None = None
-    """Where they were asked for."""
+    """Estimates of edges, with `edges=`."""
     steps: int = 0
-    """Forward passes whose derivatives are averaged; 0 where it is not known."""
+    """Number of integration steps; 0 if it is not known."""
     further: Mapping[str, Float[Tensor, "layer *head pos"]] = dataclasses.field(default_factory=dict)
-    """By kind, where they were asked for: "residual_mid" and "attention" [layer pos], "q" [layer head pos], "k" and "v" of each
+    """By kind, if `of=` asked for it: "residual_mid" and "attention" [layer pos], "q" [layer head pos], "k" and "v" of each
     key-value head."""
 
     @property
@@ -120,7 +120,7 @@ class PatchingEstimates(Result):
         """One kind: `estimates["q"]`, `estimates["heads"]`.
 
         Raises:
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         values = self.values
         if kind in _KEPT and kind not in values:
@@ -129,39 +129,39 @@ class PatchingEstimates(Result):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of estimates of which there is a mean: quantity, model and weights, rules."""
+        """What estimates must have in common to be averaged: quantity, model and weights, rules."""
         made = {"fingerprint": self.fingerprint, "rules": self.rules}
         return identity_of(self.quantity, self.model, made) | {"steps": str(self.steps or "")}
 
     @property
     def neuron_layers(self) -> tuple[int, ...]:
-        """Layers of which there are estimates of neurons; none of a mixture of experts."""
+        """Layers with estimates of neurons; a mixture of experts has none."""
         return tuple(sorted(self.neuron_shares))
 
     @property
     def edges(self) -> EdgeEstimates:
-        """Edges from senders to receivers: `edges["L3H5", "L7.mlp"]`.
+        """Estimates of edges from senders to receivers: `edges["L3H5", "L7.mlp"]`.
 
         Raises:
-            ScopeKeyError: if they were not asked for.
+            ScopeKeyError: without `edges=`.
         """
         if self.edge_estimates is None:
-            raise ScopeKeyError("no edges here: ask with edges=True.")
+            raise ScopeKeyError("these estimates have no edges: pass edges=True.")
         return self.edge_estimates
 
     @property
     def maps(self) -> ScopeTable:
-        """Each contribution of the layer maps: `maps["AtbLnFf", 9]` is `Float[query key]`.
+        """Estimates of the contributions of layer maps: `maps["AtbLnFf", 9]` is `Float[query key]`.
 
         Raises:
-            ScopeKeyError: if they were not asked for.
+            ScopeKeyError: without `maps=True`.
         """
         if not self.cells:
-            raise ScopeKeyError("no maps here: ask with maps=True.")
+            raise ScopeKeyError("these estimates have no maps: pass maps=True.")
         return ScopeTable(self.cells, tuple(range(len(self.heads))))
 
     def neurons(self, layer: int) -> Float[Tensor, "pos d_mlp"]:
-        """Each neuron's output.
+        """Estimates of each neuron's output.
 
         Raises:
             LayerError: if there is no such layer.
@@ -169,18 +169,20 @@ class PatchingEstimates(Result):
         """
         number = layer_number(layer, len(self.heads))
         if number not in self.neuron_shares:
-            raise InputError(f"layer {number} has no neurons of its own: a mixture of experts, or attention alone.")
+            raise InputError(
+                f"layer {number} has no neurons: it is a mixture of experts or attention-only. Use another layer."
+            )
         return self.neuron_shares[number]
 
     def by_component(self, of: str, at: Sequence[int] | None) -> tuple[Places, Float[Tensor, "*place"]]:
-        """Estimates of one kind, summed over positions or at some, with what their axes are of: what `ffb.average_shares` averages.
+        """Axes and estimates of one kind, summed over positions or at some, for `ffb.average_shares`.
 
         Raises:
             InputError: if estimates have no such kind, or edges have no positions.
-            ScopeKeyError: if it was not asked for.
+            ScopeKeyError: if `of=` did not ask for it.
         """
         if of == "biases":
-            raise InputError("of='biases': attributions have biases, estimates of patching have not.")
+            raise InputError("of='biases': estimates of patching have no biases. Use results of ffb.attribute.")
         if of == "neurons":
             return neurons_at(self, at)
         if of == "edges":
@@ -190,7 +192,7 @@ class PatchingEstimates(Result):
                 return {"edge": ends}, self.edges.weights[:, 0]
             if self.edges.at_positions is None:
                 raise InputError(
-                    "of='edges' at named positions: edges are summed over positions. Ask with edges='positions'."
+                    "of='edges' at named positions: these edges are summed over positions. Use edges='positions'."
                 )
             return {"edge": ends}, at_positions(self.edges.at_positions, at)
         values = self[of]
@@ -204,17 +206,17 @@ class PatchingEstimates(Result):
         n_draws: int = N_DRAWS,
         seed: int = 0,
     ) -> Averages:
-        """The mean over pairs of every kind but neurons and edges, which `ffb.average_shares` averages, with 95 % intervals.
+        """Means over pairs of all kinds except neurons and edges, with 95 % intervals. For these use `ffb.average_shares`.
 
         Args:
             results: One per pair.
             positions: Names of positions, as in `ffb.average_shares`; None sums over positions.
-            n_draws: Draws of the bootstrap.
-            seed: Same seed, same intervals.
+            n_draws: Number of bootstrap samples.
+            seed: Seed of the bootstrap.
 
         Raises:
-            InputError: if there is no result, they differ in target, rules or model, or a position does not exist.
-            ScopeKeyError: if a kind of the first result was not asked for in another.
+            InputError: if there is no result, if results differ in target, rules or model, or if a position does not exist.
+            ScopeKeyError: if a result does not have a kind of the first one.
         """
         several = alike(results, PatchingEstimates, "ffb.attribution_patching")
         return averages(several, tuple(several[0].values), positions, n_draws, seed)
@@ -321,20 +323,22 @@ def attribution_patching(
     progress: bool = True,
     **options: Unpack[AttributeOptions],
 ) -> PatchingEstimates | Results[PatchingEstimates]:
-    """How a target would change if a head, a feed-forward, a neuron or the residual stream were another run's, estimated.
+    """Attribution patching: estimated change of a target if a component's activation is replaced by that of another prompt.
 
-    `rules="gradient"` is attribution patching (Nanda 2023); `"patching"` freezes norm scales and attributes activations by
-    Integrated Gradients, after which estimates of feed-forwards and of the residual stream are far nearer to measured ones.
-    Those of early layers can still be a tenth of the measured size: compare the sum of the embeddings' estimates with the whole
-    change (`print` shows both). With `steps` above 1 the derivative is the mean of those at Gauss-Legendre nodes between the
-    two prompts' token embeddings (integration steps, EAP-IG), which is nearer; each step is one more forward and backward pass.
-    An estimate is not a measurement: patch what matters.
+    Components are heads, feed-forwards, neurons and the residual stream. `rules="gradient"` is attribution patching as in Nanda
+    2023. `rules="patching"` freezes norm scales and uses Integrated Gradients for activations, which gives better estimates of
+    feed-forwards and of the residual stream. In early layers the error can still be a tenth of the measured value. Compare the
+    sum of the embeddings' estimates with the whole change (`print` shows both).
+
+    With `steps` above 1 the derivative is the mean over Gauss-Legendre nodes between the token embeddings of both prompts
+    (integration steps, EAP-IG). This is more accurate; each step costs one forward and one backward pass. An estimate is not a
+    measurement: measure important components with `ffb.activation_patching`.
 
     Args:
         model: As in `ffb.attribute`.
-        clean: A text or token ids, or a list of texts or a [batch, pos] tensor: a prompt of each pair.
-        corrupted: The other prompt of each pair, of equally many tokens.
-        target: As in `ffb.attribute`; what compares with a run, `ffb.kl_divergence()`, compares with the clean one.
+        clean: A text or token ids, or a list of texts or a [batch, pos] tensor: the clean prompt of each pair.
+        corrupted: The corrupted prompt of each pair, of equally many tokens.
+        target: As in `ffb.attribute`. `ffb.kl_divergence()` compares with the clean prompt.
         rules: "patching", "path" or "gradient".
         steps: Forward passes whose derivatives are averaged; 1 is the clean one alone.
         of: Kinds beside "residual", "mlps", "heads" and neurons, at the HookPoints of these names: "q" and, of each key-value head,
@@ -354,18 +358,18 @@ def attribution_patching(
         **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
 
     Returns:
-        One result for two prompts; `Results`, a list, for lists, pair by pair.
+        One `PatchingEstimates` for two prompts; `Results`, a list of them, for lists, one per pair.
 
     Raises:
-        InputError: for input that cannot be used, pairs of different lengths among it.
-        CompletenessError: if estimates of heads do not sum to that of attention, where both are made.
+        InputError: for input that cannot be used, such as pairs of different lengths.
+        CompletenessError: if estimates of heads do not sum to that of attention, if both are computed.
         OutOfMemoryError: if a pair does not fit `max_memory`.
-        FFBlockError: whatever else `ffb.attribute` raises.
+        FFBlockError: all other errors of `ffb.attribute`.
     """
     chosen = Rules.of(rules)
     if maps and not (chosen.norms and chosen.feed_forward):
         raise InputError(
-            f'maps=True with rules={chosen.name!r}: layer maps share activations, so do only "path" and "patching".'
+            f'maps=True with rules={chosen.name!r}: layer maps have Integrated Gradients. Use rules="patching" or "path".'
         )
     kinds, n_steps = _read_kinds(of, chosen), whole_number(steps, "steps", at_least=1)
     if receivers == "exact":
@@ -383,7 +387,7 @@ def attribution_patching(
 
 
 def _opened(model: Model, pair: Sequence[Any], options: Mapping[str, Any], number: int | None) -> list[Run]:
-    """The runs of a pair, which of tables [pair pos] takes its own row."""
+    """Opened inputs of a pair; `number` is the row of options such as token_type_ids [pair pos]."""
     of_pair = {
         name: value[number] if number is not None and isinstance(value, Tensor) and value.ndim == 2 else value
         for name, value in options.items()
@@ -394,7 +398,7 @@ def _opened(model: Model, pair: Sequence[Any], options: Mapping[str, Any], numbe
 def _refuse_large(
     opened: Sequence[Sequence[Run]], maps: bool, edges: AskedEdges, receivers: Receivers, max_memory: MaxMemory
 ) -> None:
-    """Refuse pairs that need more memory than there is, the results of all among it."""
+    """Refuse pairs that need more memory than allowed, with the results of all pairs."""
     other = {"maps": maps, "positions": edges == "positions", "exact": receivers == "exact"}
     parts = frozenset(name for name, given in (other | {"edges": bool(edges)}).items() if given)
     clean = [runs[0] for runs in opened]
@@ -409,24 +413,24 @@ def _refuse_large(
 
 
 def _refuse_not_exact(edges: AskedEdges, steps: int, options: Mapping[str, Any]) -> None:
-    """Receivers are evaluated in the clean run, at all positions together."""
+    """Refuse options that exact receivers cannot use: they are evaluated without hooks in the clean forward pass."""
     if edges is not True:
-        raise InputError(
-            f"receivers='exact' with edges={edges!r}: expected edges=True, whose numbers are sums of positions."
-        )
+        raise InputError(f"receivers='exact' with edges={edges!r}: expected edges=True, which sums over positions.")
     if steps > 1:
         raise InputError(
-            f"receivers='exact' with steps={steps}: receivers are evaluated in the clean run; use steps=1."
+            f"receivers='exact' with steps={steps}: receivers are evaluated for the clean prompt. Use steps=1."
         )
     if options.get("fwd_hooks"):
-        raise InputError("receivers='exact' with fwd_hooks: receivers are evaluated without hooks of yours. Omit them.")
+        raise InputError(
+            "receivers='exact' with fwd_hooks: receivers are evaluated without your hooks. Omit fwd_hooks."
+        )
 
 
 def _read_kinds(of: Sequence[EstimatesOf] | EstimatesOf, rules: Rules) -> tuple[EstimateKind, ...]:
     """What is estimated.
 
     Raises:
-        InputError: for a kind that is not known, or one that rules freeze.
+        InputError: for an unknown kind, or one that the rules freeze.
     """
     asked = read_parts(of, get_args(EstimatesOf), "residual, mlps, heads and neurons", singular=True)
     kind_of = {PLURAL.get(kind, kind): kind for kind in _KEPT}
@@ -434,8 +438,8 @@ def _read_kinds(of: Sequence[EstimatesOf] | EstimatesOf, rules: Rules) -> tuple[
     frozen = [kind for kind in kinds if kind in ("q", "k") and rules.attention]
     if frozen:
         raise InputError(
-            f"of={brief(frozen)} with rules={rules.name!r}: attention patterns are frozen, so no target depends on queries and keys. "
-            'Use rules="patching" or "gradient".'
+            f"of={brief(frozen)} with rules={rules.name!r}: attention patterns are frozen, so the target does not depend on queries "
+            'and keys. Use rules="patching" or "gradient".'
         )
     return kinds
 
@@ -452,7 +456,7 @@ def _estimates(
     number: int = 0,
     of: int = 1,
 ) -> PatchingEstimates:
-    """Those of one pair, the clean prompt first, which is number `number` of so many that the target has answers for."""
+    """Estimates of one pair, the clean prompt first; the target has answers for `of` pairs, and this is number `number`."""
     _refuse_other_inputs(runs)
     _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
@@ -484,15 +488,15 @@ def _estimates(
 
 
 def _quantity(model: Model, metric: Metric | Direction) -> str:
-    """What kind of number a target is: "logit difference"."""
+    """Kind of a target: "logit difference"."""
     return metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name
 
 
 def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
-    """Whether there is one pair, and of each pair the clean prompt and the corrupted one.
+    """Whether there is a single pair, and the clean and the corrupted prompt of each pair.
 
     Raises:
-        InputError: if one is a prompt and the other a list, or they are of different lengths, or empty.
+        InputError: if one is a prompt and the other a list, or if lists have different lengths or are empty.
     """
     for side, name in zip(sides, ("clean", "corrupted"), strict=True):
         refuse_no_prompt(side, name)
@@ -504,27 +508,27 @@ def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
             "one prompt" if alone else f"a list of {len(of)}" for of, alone in zip(rows, single, strict=True)
         )
         raise InputError(
-            f"clean holds {first}, corrupted {second}: expected two prompts, or two lists of equally many, each clean prompt with "
-            "its corrupted one."
+            f"clean is {first}, corrupted is {second}: expected two prompts, or two lists of equally many prompts, the corrupted "
+            "ones in the order of the clean ones."
         )
     return all(single), list(zip(*rows, strict=True))
 
 
 def _refuse_other_inputs(runs: list[Run]) -> None:
-    """Two prompts of equally many tokens, without padding."""
+    """Refuse a pair with padding, or with different numbers of tokens."""
     for name, run in zip(("clean", "corrupted"), runs, strict=True):
         if run.batches[0].mask is not None:
-            raise InputError(f"attention_mask hides tokens of {name}: give the prompt without padding.")
+            raise InputError(f"attention_mask hides tokens of {name}: expected a prompt without padding.")
     labels = [run.sequences[0].labels for run in runs]
     if len(labels[0]) != len(labels[1]):
         raise InputError(
-            f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected two prompts of equally many. They "
-            f"differ in {alignment(*labels)}: use words of equally many tokens."
+            f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected equally many. They differ in "
+            f"{alignment(*labels)}: use words of equally many tokens."
         )
 
 
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:
-    """A forward pass of one prompt, whose linearised modules give the model's own tensors."""
+    """Forward pass of one prompt with linearised modules, whose outputs are checked."""
     traced = trace(run, run.batches[0], rules, keeps)
     refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, rules.name)
     return traced
@@ -533,7 +537,7 @@ def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:
 def _mean_derivatives(
     run: Run, traced: list[Traced], target: Metric | Direction, steps: int, sums: EdgeSums | None, receivers: Receivers
 ) -> dict[tuple[str, int], Float[Tensor, "..."]]:
-    """The target's derivatives by every kept tensor, their mean over integration steps from the clean prompt to the corrupted one."""
+    """Derivatives of the target by every cached tensor, averaged over integration steps from the clean to the corrupted prompt."""
     total: dict[tuple[str, int], Tensor] = {}
     for of_step, weight in _integration_steps(run, traced, steps):
         begin = cotangents(run, of_step, target)
@@ -548,7 +552,7 @@ def _mean_derivatives(
 
 
 def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[tuple[Traced, float]]:
-    """Forward passes between the two prompts' embeddings, with weights (EAP-IG, Hanna et al. 2024); the clean one alone of one step."""
+    """Forward passes at the integration steps, with weights (EAP-IG, Hanna et al. 2024); one step is the clean prompt."""
     if steps == 1:
         yield traced[0], 1.0
         return
@@ -574,14 +578,14 @@ def _refuse_missing(model: Model, kinds: tuple[EstimateKind, ...]) -> None:
 def _products(
     run: Run, traced: list[Traced], derivatives: Derivatives, kinds: tuple[EstimateKind, ...]
 ) -> dict[tuple[str, int], Tensor]:
-    """Changes of kept tensors times derivatives.
+    """Products of changes and derivatives of cached tensors.
 
     Raises:
-        CompletenessError: if those of heads do not sum to that of attention, where both are estimated and no hook edits.
+        CompletenessError: if heads do not sum to attention, if both are estimated and no hook edits.
     """
     change = {key: traced[1].cache.kept[key].detach() - traced[0].cache.kept[key].detach() for key in derivatives}
     for layer in range(run.model.n_layers if "residual_mid" in kinds else 0):
-        # residual_mid = residual + what attention adds, which nothing else reads: both have one derivative.
+        # residual_mid = residual + attention output, which has no other reader: both have the same derivative.
         change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
     products = {key: change[key] * derivatives[key] for key in derivatives}
     if "attention" in kinds and not traced[0].cache.edited | traced[1].cache.edited:
@@ -590,7 +594,7 @@ def _products(
 
 
 def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> None:
-    """At every position the estimates of a layer's heads sum to that of its attention, which their outputs are linear in."""
+    """Refuse estimates of heads that do not sum to that of attention, at every position; attention is linear in its heads."""
     for layer in range(run.model.n_layers):
         heads, attention = (
             products[name, layer].to(run.settings.dtype).flatten(start_dim=2) for name in ("z", "attn_out")
@@ -599,8 +603,8 @@ def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> 
         error = float(relative((heads.sum(dim=-1) - attention.sum(dim=-1)).abs(), sizes).max())
         if not error <= run.settings.rtol:
             raise CompletenessError(
-                f"{run.model.name}: in layer {layer} the estimates of heads miss that of attention by {error:.1e} of their sizes "
-                f"(tolerance {run.settings.rtol:.0e}). No estimates are made."
+                f"{run.model.name}: in layer {layer} the estimates of heads differ from that of attention by {error:.1e} of the sum "
+                f"of absolute values (tolerance {run.settings.rtol:.0e}). Does a hook of yours edit the layer? Remove it."
             )
 
 

@@ -1,14 +1,14 @@
-"""The layer maps with a sign and a target: what every contribution `F_i(x_j)` of a layer carries to it.
+"""Signed layer maps: attribution of a target to every contribution `F_i(x_j)` of a layer.
 
-The target's derivative by the residual stream comes from the backward pass; each layer's vjp (layer/linear.py) goes on from
-it, and must end at the derivative by the layer's input: a check that shares no code with the hooks. By that derivative the
-cells of the last scope must sum to what flows from each source token.
+The target's derivative by the residual stream comes from the backward pass. Each layer's vjp (layer/linear.py) continues from
+it, and must end at the derivative by the layer's input: this check shares no code with the hooks. With that derivative, the
+cells of the last scope must sum to the attribution of each source token.
 
-Of another run the same estimates what its contributions would do, for every cell of every layer map:
+With a second prompt, the same derivatives estimate the effect of its contributions, for every cell of every layer map:
 
-    <F_i(x_j) of that run - F_i(x_j), df/d scope_i>
+    <F_i(x_j) of the second prompt - F_i(x_j), df/d scope_i>
 
-Inside a layer the derivative follows the clean run's vjp, and each run's vectors are carried by its own.
+The derivative inside a layer is by the clean prompt's vjp. Each prompt's contribution vectors are its own.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import INPUT, steps_to_output
 
 PREFIX = "maps."
-"""Of a map's name among an attribution's parts."""
+"""Prefix of a map's name among an attribution's `parts`."""
 
 
 def signed_maps(
@@ -34,12 +34,12 @@ def signed_maps(
     """Maps of every scope up to each layer's output, by sequence.
 
     Args:
-        run: Runs once more, for its records.
+        run: The model and its prompts; runs once more for layer records.
         derivatives: By sequence: the target's derivative by the residual stream at each layer's input and at the end.
-        rtol: How well the vjp must end at the derivative by the layer's input.
+        rtol: Largest accepted error of the vjp at the layer's input.
 
     Raises:
-        CompletenessError: if it does not, as with an edit of a user's hooks inside the layer, or if cells do not sum.
+        CompletenessError: if the vjp has a larger error, for example with a hook inside the layer, or if cells do not sum.
     """
     scopes = _scopes(run)
 
@@ -47,9 +47,9 @@ def signed_maps(
         of_stream, layer = derivatives[number].to(record.resid_pre), LinearLayer(record, run.settings)
         by = layer.vjp(of_stream[record.layer + 1])
         cells = {scope: layer.vjp_cells(scope, by[scope]).cpu() for scope in scopes}
-        if of_stream[record.layer + 1].any():  # else the target reads the stream before
+        if of_stream[record.layer + 1].any():  # else the target is read before this layer
             _refuse_other_end(run, record.layer, by[INPUT], of_stream[record.layer], rtol)
-            if not record.edited:  # an edit of values adds what belongs to no token
+            if not record.edited:  # what a hook adds to values has no source token
                 of_tokens = (record.resid_pre * by[INPUT]).sum(dim=-1)
                 _refuse_other_cells(run, record.layer, cells[scopes[-1]], of_tokens.cpu(), rtol)
         return cells
@@ -61,12 +61,12 @@ def signed_maps(
 def estimated_cells(
     clean: Run, corrupted: Run, by_stream: Mapping[int, Float[Tensor, "pos d_model"]]
 ) -> dict[str, Float[Tensor, "layer query key"]]:
-    """Estimates of every scope up to each layer's output; errors are those of `Run.deliver`.
+    """Estimated effects of the cells of every scope up to each layer's output: {scope: [layer query key]}.
 
     Args:
-        clean: Runs once more, for its records.
-        corrupted: Likewise, of as many tokens.
-        by_stream: By layer the target's derivative by the residual stream at its input; the number of layers is the end.
+        clean: The clean prompt; runs once more for layer records.
+        corrupted: The corrupted prompt, of equally many tokens; runs once more too.
+        by_stream: By layer: the target's derivative by the residual stream at its input; the number of layers means the end.
     """
     scopes = _scopes(clean)
     derivatives: dict[int, dict[str, Tensor]] = {}
@@ -91,12 +91,12 @@ def _scopes(run: Run) -> list[str]:
 def _refuse_other_cells(
     run: Run, layer: int, cells: Float[Tensor, "query key"], of_tokens: Float[Tensor, " key"], rtol: float
 ) -> None:
-    """At a layer's output the cells of a source token sum to `<x_j, df/dx_j>`: a layer's parts are linear in its input."""
+    """At a layer's output, cells of a source token sum to `<x_j, df/dx_j>`: contribution vectors are linear in the input."""
     error = float(relative((cells.sum(dim=0) - of_tokens).abs().max(), cells.abs().sum()))
     if not error <= rtol:
         raise CompletenessError(
-            f"{run.model.name}, layer {layer}: the cells of a signed map miss what flows from their source tokens by {error:.1e} of "
-            f'their sizes (tolerance {rtol:.0e}). No signed maps are made. Leave "maps" out of `of`.'
+            f"{run.model.name}, layer {layer}: cells of a signed map differ from the attributions of their source tokens by "
+            f'{error:.1e} of the sum of absolute values (tolerance {rtol:.0e}). Omit "maps" from `of`.'
         )
 
 
@@ -104,7 +104,6 @@ def _refuse_other_end(run: Run, layer: int, found: Tensor, expected: Tensor, rto
     error = float(relative((found - expected).norm(), expected.norm()))
     if not error <= rtol:
         raise CompletenessError(
-            f"{run.model.name}, layer {layer}: the layer's vjp by its weights gives a derivative that misses the backward pass's by "
-            f"{error:.1e} (tolerance {rtol:.0e}). No signed maps are made; an edit of your hooks inside the layer does this. "
-            'Leave "maps" out of `of`.'
+            f"{run.model.name}, layer {layer}: the layer's vjp differs from the derivative of the backward pass by {error:.1e} "
+            f'(tolerance {rtol:.0e}). Does a hook of yours edit something inside the layer? Remove it, or omit "maps" from `of`.'
         )

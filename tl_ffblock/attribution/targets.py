@@ -1,4 +1,4 @@
-"""What is attributed: a function of the logits, or a direction in the residual stream, of every sequence of a batch."""
+"""Targets of attribution: functions of the logits, or directions in the residual stream."""
 
 import math
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from tl_ffblock.signatures import strict, whole
 @strict
 @dataclass(frozen=True)
 class Direction:
-    """The residual stream at one position, or its mean over positions, projected on a vector: `<vector, x_at>`."""
+    """Target: inner product of a vector with the residual stream at one position, or with its mean over positions."""
 
     vector: Float[Tensor, " d_model"]
     layer: int
-    """The layer whose input is read; the number of layers means the last one's output, as does -1."""
+    """The layer whose input is read; -1, like the number of layers, means the output of the last layer."""
     at: int | Literal["mean"] = -1
 
     def place_in(self, model: Model) -> tuple[int, str]:
-        """The layer at whose input it is read, as a number from 0, and what it is called.
+        """The layer at whose input the target is read, as a number from 0, and the target in words.
 
         Raises:
             LayerError: if there is no such layer.
@@ -42,13 +42,13 @@ class Direction:
         return layer, f"direction {place}{', mean over positions' if self.at == 'mean' else ''}"
 
     def derivative(self, stream: Float[Tensor, "pos d_model"]) -> Float[Tensor, "pos d_model"]:
-        """Its derivative by one prompt's residual stream, whose product with that stream it is.
+        """Derivative of the target by one prompt's residual stream; its product with the stream is the target.
 
         Raises:
-            InputError: if the stream is of another width, or has no such position.
+            InputError: if the stream has another width, or no such position.
         """
         if len(self.vector) != stream.shape[-1]:
-            raise InputError(f"the direction has {len(self.vector)} numbers, the residual stream {stream.shape[-1]}.")
+            raise InputError(f"the direction has {len(self.vector)} numbers: expected d_model = {stream.shape[-1]}.")
         weights = torch.zeros_like(stream[:, :1])
         if self.at == "mean":
             weights += 1 / len(stream)
@@ -58,12 +58,12 @@ class Direction:
 
 
 _NO_DIVERGENCE = 1e-9
-"""Divergences below this are rounding, in nats: that of two runs whose logits differ by 1e-4 is 1e-9 to 1e-8."""
+"""Divergences below this are rounding, in nats: if logits differ by 1e-4, the divergence is 1e-9 to 1e-8."""
 _EXPECTED = 10
-"""A token is expected where its logit is one of so many largest."""
+"""A token counts as probable if its rank is at most this."""
 
 Target: TypeAlias = Metric | LogitFunction | Direction | str | SupportsIndex
-"""A metric, any differentiable function of logits to one number a prompt, a direction in the residual stream, or a token, as
+"""A metric, any differentiable function of logits to one number per prompt, a direction in the residual stream, or a token, as
 text or id, whose logit at the last position is read."""
 
 
@@ -71,23 +71,23 @@ text or id, whose logit at the last position is read."""
 def direction(
     vector: Float[Tensor, " d_model"], *, layer: SupportsIndex, at: SupportsIndex | Literal["mean"] = -1
 ) -> Direction:
-    """A target that reads the residual stream: what a head's query, a probe or a sparse autoencoder's latent reads.
+    """Target `<vector, residual stream>`, such as the input of a head's query, a probe or a sparse autoencoder's latent.
 
     Args:
-        vector: What the residual stream is projected on.
+        vector: Vector [d_model] of the inner product.
         layer: The layer whose input is read; -1 is the last layer's output.
-        at: Position to read, negative ones from the end; "mean" reads the mean over all positions, special tokens included, as
-            sentence encoders pool them: with another sentence's embedding as the vector, the similarity of the two.
+        at: Position to read, negative ones from the end. "mean" reads the mean over all positions, including special tokens, as
+            sentence encoders do. With another sentence's embedding as vector, the target is the similarity of both.
 
     Raises:
-        InputError: if the vector is none, is zero, or holds NaN or infinity.
+        InputError: if the vector has another shape, is zero, or has NaN or infinity.
     """
     if not isinstance(vector, Tensor) or vector.ndim != 1 or not vector.is_floating_point():
         raise InputError(f"vector is {vector!r:.80}: expected a tensor of floats [d_model].")
     if not bool(vector.isfinite().all()):
-        raise InputError("vector holds NaN or infinity.")
+        raise InputError("vector has NaN or infinity: expected finite numbers.")
     if not bool(vector.any()):
-        raise InputError("vector is zero: it has no direction, and its target would be 0 whatever the model does.")
+        raise InputError("vector is zero: expected a vector with a direction.")
     if isinstance(at, str) and at != "mean":
         raise InputError(f'at={at!r}: expected a position, or "mean" for the mean over all positions.')
     read: int | Literal["mean"] = "mean" if isinstance(at, str) else whole_number(at, "at")
@@ -96,11 +96,12 @@ def direction(
 
 @dataclass(frozen=True)
 class Cotangents:
-    """The targets of a batch and their derivatives, from which a backward pass begins (`grad_outputs` of autograd).
+    """Targets of a batch with their derivatives, which start the backward pass (`grad_outputs` of autograd).
 
-    `name` is what kind of number they are, `words` by prompt the same with the tokens that it reads. They are read at the input of
-    `layer`, whose number is that of the layers for the last one's output and for logits, off `tensor`; `gradient` are their
-    derivatives by it. `first_order` is `<tensor, gradient>`, which is attributed: the value, where it is linear in the logits.
+    `name` is the kind of the target, and `words` has, per prompt, the target with its tokens. `tensor` is the tensor that is
+    read: the logits, or the residual stream at the input of `layer`. For logits and the last layer's output, `layer` is the
+    number of layers. `gradient` has the derivatives by `tensor`. `first_order` is `<tensor, gradient>`, the attributed number;
+    it equals the value if the target is linear in the logits.
     """
 
     name: str
@@ -111,14 +112,14 @@ class Cotangents:
     values: Float[Tensor, " batch"]
     first_order: Float[Tensor, " batch"]
     read: Bool[Tensor, "batch pos"] | None = None
-    """Where derivatives by logits are not zero, on the CPU."""
+    """Positions at which derivatives by logits are not zero, on the CPU."""
 
 
 def for_prompts(target: Target, number: int, name: str = "target") -> Metric | Direction:
-    """A target of so many prompts; `name` is what the caller's argument is called, for the error.
+    """Checked target for a number of prompts; `name` is the caller's argument, for the error.
 
     Raises:
-        InputError: if it is none, or has answers for another number of prompts.
+        InputError: if it is not a target, or has answers for another number of prompts.
     """
     if isinstance(target, Direction):
         return target
@@ -127,7 +128,7 @@ def for_prompts(target: Target, number: int, name: str = "target") -> Metric | D
 
 
 def positions_read(target: Metric | Direction, batch: Batch) -> int | None:
-    """How many positions, from the end, a target reads logits of; None where that is not known, or a batch has padding."""
+    """Number of positions, from the end, whose logits a target reads; None if unknown, or if the batch has padding."""
     if batch.mask is not None or batch.lengths:
         return None
     if isinstance(target, Direction):
@@ -136,10 +137,10 @@ def positions_read(target: Metric | Direction, batch: Batch) -> int | None:
 
 
 def of_logits(target: Target, model: Model, number: int) -> Metric:
-    """A target of so many prompts that is a function of logits, for a model that has them.
+    """Checked target that is a function of logits, for a number of prompts of a model with logits.
 
     Raises:
-        InputError: if it is none, a direction, or has answers for another number of prompts.
+        InputError: if it is not a target, is a direction, or has answers for another number of prompts.
         UntrainedHeadError: for an encoder whose head was never trained.
     """
     metric = for_prompts(target, number)
@@ -152,20 +153,20 @@ def of_logits(target: Target, model: Model, number: int) -> Metric:
 
 
 def words_of(model: Model, metric: Metric) -> str:
-    """The metric of one prompt with the tokens that it reads, and where, unless at the end: `logit difference ' Mary' - ' John'`."""
+    """A metric with its tokens, and its position unless it is the last: `logit difference ' Mary' - ' John'`."""
     words = f"{metric.name} {metric.answers_in_words(lambda ids: quoted(model, torch.tensor(ids)))}".rstrip()
     return words if metric.at in (None, -1) else f"{words} at {metric.at}"
 
 
 def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: int = 1) -> Metric | Direction:
-    """The target of a forward pass of one prompt, to be read in others, too, which are compared with this one.
+    """The target of one prompt, for this forward pass and for others that are compared with it.
 
     Args:
-        run: Of the prompt.
+        run: Model and prompt.
         traced: Its forward pass.
-        target: As a caller gave it.
-        number: The prompt's number in the caller's list.
-        of: Prompts in that list.
+        target: The caller's target.
+        number: Index of the prompt in the caller's list.
+        of: Number of prompts in that list.
 
     Raises:
         InputError: if it is not a target, or has answers for another number of prompts.
@@ -184,13 +185,13 @@ def bound_to_run(run: Run, traced: Traced, target: Target, number: int = 0, of: 
 def values_of(
     run: Run, traced: Traced, target: Metric | Direction, logits: Float[Tensor, "batch pos d_vocab"] | None = None
 ) -> tuple[Float[Tensor, " batch"], tuple[str, ...]]:
-    """The targets of a batch, each read off its own sequence without padding, and what each is in words.
+    """Targets of a batch, each of its own sequence without padding, and each in words.
 
     Args:
         run: The model and its prompts.
         traced: The forward pass of the batch.
-        target: What is read.
-        logits: In place of the forward pass's own.
+        target: The target.
+        logits: Logits to use instead of those of the forward pass.
 
     Raises:
         InputError: for a target that cannot be read, or is not finite.
@@ -226,10 +227,10 @@ def _refuse_infinite(values: Sequence[float], name: str) -> None:
 def gradient_of(
     values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
 ) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
-    """The derivatives of metrics by logits, and the sums of their sizes at each position.
+    """Derivatives of metrics by logits, and the sums of their absolute values at each position.
 
     Raises:
-        InputError: if there is none, or one is zero or not finite.
+        InputError: if there is no derivative, or one is zero or not finite.
     """
     gradient, sizes = _derivatives(values, logits, name)
     _refuse_no_gradient(sizes, name)
@@ -242,18 +243,18 @@ def _derivatives(
     gradient = torch.autograd.grad(values.sum(), logits, allow_unused=True)[0] if values.requires_grad else None
     if gradient is None:
         raise InputError(
-            f"target {name}: its number has no derivative by the logits (a rank, an argmax, a value taken out with .item() or "
-            ".detach(), or read under no_grad). Expected a differentiable function of them, such as ffb.logit(...)."
+            f"target {name}: it has no derivative by the logits. A rank, an argmax, .item(), .detach() and no_grad have none. "
+            "Expected a differentiable function of the logits, such as ffb.logit(...)."
         )
     wide = torch.promote_types(gradient.dtype, torch.float32)
-    return gradient, torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # with no copy of all logits
+    return gradient, torch.linalg.vector_norm(gradient, ord=1, dim=-1, dtype=wide)  # without a copy of all logits
 
 
 def _refuse_no_gradient(sizes: Float[Tensor, "batch pos"], name: str) -> None:
     if not bool(sizes.isfinite().all()) or not bool(sizes.any(dim=1).all()):
         raise InputError(
-            f"target {name}: its derivative by the logits of a prompt is zero or not finite, so there is nothing to attribute. "
-            "Expected a number that changes with the logits, such as ffb.logit(...); a rank or an argmax does not."
+            f"target {name}: its derivative by the logits of a prompt is zero or not finite. "
+            "Expected a differentiable function of the logits, such as ffb.logit(...), not a rank or an argmax."
         )
 
 
@@ -266,7 +267,7 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
         UntrainedHeadError: for logits of an encoder whose head was never trained.
 
     Warns:
-        MissingSpaceWarning: of a word that is not expected, while it is with a space before it.
+        MissingSpaceWarning: if a word's first token is improbable, and probable with a space before it.
     """
     if isinstance(target, Direction):
         traced.refuse_nan(float(traced.sum_of_logits()))
@@ -275,14 +276,14 @@ def cotangents(run: Run, traced: Traced, target: Metric | Direction) -> Cotangen
     logits = traced.logits.detach().requires_grad_()
     values, words = _evaluated(run, traced, target, logits)
     gradient, sizes = _derivatives(values, logits, target.name)
-    # What has to be known of logits, values and derivatives is read at once.
+    # One transfer for all numbers that the checks need.
     total, on_host, sizes = on_cpu([each.detach().double() for each in (traced.sum_of_logits(), values, sizes)])
     traced.refuse_nan(float(total))
     _refuse_infinite(on_host.tolist(), target.bound_to(run.model).name)
     if isinstance(target, KLDivergence) and bool((on_host < _NO_DIVERGENCE).any()):
         raise InputError(
-            "target KL divergence: a run is compared with itself here, where the divergence is 0, its minimum, and its derivative "
-            "is rounding. Give the logits of another run, ffb.kl_divergence(logits); in attribution_patching take steps=2 or more."
+            "target KL divergence: it compares the forward pass with itself, where the divergence and its derivative are 0. "
+            "Pass the logits of another forward pass, ffb.kl_divergence(logits). In attribution_patching use steps=2 or more."
         )
     _refuse_no_gradient(sizes, target.name)
     at = sizes.any(dim=0).nonzero()[:, 0].to(gradient.device, non_blocking=True)
@@ -304,9 +305,9 @@ def _of_direction(run: Run, traced: Traced, target: Direction) -> Cotangents:
 
 
 def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> None:
-    """Warn, once a batch, of a word that is not expected where it is read, while it is with a space before it.
+    """Warn, once per batch, if a word's first token is improbable and probable with a space before it.
 
-    Nothing is said of token ids, of words that begin with white space, and where one of an answer's several tokens is expected.
+    Token ids and words that begin with white space are not checked. One probable token of several is enough.
     """
     if not isinstance(target, AnswerMetric):
         return
@@ -321,12 +322,12 @@ def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> Non
 
 
 def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: object) -> bool:
-    """Whether a word's first token is not expected, but that with a space before it is; if so, warn.
+    """Warn if a word's first token is improbable and probable with a space before it; returns whether it warned.
 
     Args:
-        model: Its tokenizer reads the word.
-        row: Logits of the position at which the word is predicted.
-        word: A text; nothing is said of anything else.
+        model: The model with its tokenizer.
+        row: Logits at the position that predicts the word.
+        word: A text; other types are not checked.
     """
     if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(model, word, f" {word}")) is None:
         return False
@@ -338,8 +339,8 @@ def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: ob
         return False
     seen = [f"(logit {significant(value)}, rank {rank})" for value, rank in zip(said_logits, ranks, strict=True)]
     said = (
-        f"target {word!r}: the model does not expect its first token here {seen[0]}, but the one with a space before it, "
-        f"{f' {word}'!r} {seen[1]}. They are two tokens: was a space forgotten?"
+        f"target {word!r}: its first token is improbable {seen[0]}. With a space before it, {f' {word}'!r}, it is probable "
+        f"{seen[1]}. The two are different tokens: was a space forgotten?"
     )
     warn(said, MissingSpaceWarning)
     return True

@@ -1,4 +1,4 @@
-"""Forward passes that somebody else runs: recorded as they happen (`capture`), or read from an `ActivationCache`."""
+"""Layer records of forward passes that you run (`capture`), or of an `ActivationCache`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,8 +29,8 @@ from tl_ffblock.layer.records import LayerRecord, Settings
 from tl_ffblock.signatures import strict
 
 _TOKENS, _EMBEDDINGS = "embed.hook_in", ("hook_embed", "embed.hook_out")
-"""HookPoints where a cache shows which tokens it is of: token ids in bridges, else what the embedding made of them."""
-# Relative difference of one token's embeddings in any dtype; another token's is about 1.
+"""HookPoints by which a cache is compared with tokens: token ids in bridges, else embeddings."""
+# Relative difference of one token's embeddings between dtypes; that of different tokens is about 1.
 _SAME_EMBEDDING = 1e-2
 
 
@@ -45,21 +45,19 @@ def capture(
     dtype: torch.dtype | None = None,
     extra: Sequence[ExtraSite] = (),
 ) -> Iterator[Records]:
-    """Record layers of every forward pass that runs inside the context.
+    """Context that caches layer records of every forward pass inside.
 
-    Works alone or among other hooks, in any order of registration, and inside `run_with_hooks` or
-    `run_with_cache`; leaves no hook behind after success or exception. Where the model ran with
-    gradients, tensors keep their graph, and with all queries captured they lie on the way to the
-    output: `torch.autograd.grad(output, record.pre)`. Not on it are tensors that no HookPoint hands over
-    in time or as they are: the pattern of BERT, OPT and GPT-J bridges, `Atb` of parallel blocks, norms'
-    outputs and routing of HookedTransformer.
+    It works alone or with other hooks, in any order of registration, and inside `run_with_hooks` or `run_with_cache`. It leaves no hook
+    behind after success or an exception. If the model runs with gradients, tensors keep their graph. With all queries, they are
+    part of the graph of the output: `torch.autograd.grad(output, record.pre)`. Exceptions are tensors without such a HookPoint: the
+    pattern of BERT, OPT and GPT-J bridges, `Atb` of parallel blocks, norms' outputs and routing of HookedTransformer.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder.
         layers: Layer numbers, negative ones from the end; None means all.
         queries: Positions to keep as rows, [batch query], from 0 and ascending in every sequence; None means all.
-        on_record: Called with each layer's record as soon as it is complete, in place of keeping it,
-            so that long runs need the memory of one layer only.
+        on_record: Callback with each layer's record as soon as it is complete. Records are then not kept, so that long inputs
+            need the memory of one layer only.
         dtype: Arithmetic of the decomposition; None means float64 for float64 models, else float32.
         extra: Further tensors for the records: "query" and "key" vectors of attention.
 
@@ -72,7 +70,7 @@ def capture(
     Raises:
         InputError: if a layer does not exist or the model is in training mode.
         UnsupportedModelError: if the architecture is not supported.
-        IdentityError: on leaving, if hooks edited a layer whose weights are not read rightly.
+        IdentityError: on exit, if hooks edited a layer whose activations do not fulfil the equations of the model.
     """
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise InputError(f"dtype={brief(dtype)}: expected a floating-point torch.dtype such as torch.float64, or None.")
@@ -81,7 +79,7 @@ def capture(
     if queries is not None and not (isinstance(queries, torch.Tensor) and queries.ndim == 2):
         raise InputError(f"queries={brief(queries)}: expected a tensor of positions [batch query], or None for all.")
     if queries is not None and (bool((queries < 0).any()) or bool((queries.diff(dim=-1) <= 0).any())):
-        raise InputError(  # records hold rows in the order of the positions
+        raise InputError(  # records have rows in the order of positions
             f"queries={brief(queries.tolist())}: expected positions from 0 in ascending order, each once, of every sequence."
         )
     if isinstance(extra, str) or not set(extra) <= set(get_args(ExtraSite)):
@@ -96,18 +94,18 @@ def capture(
 
 
 def cache_of(model: Model, tokens: Int[Tensor, " pos"]) -> Any:
-    """What TransformerLens keeps of a run of one sequence: its `ActivationCache`."""
+    """TransformerLens's `ActivationCache` for one sequence."""
     with torch.no_grad():
         return model.hooked.run_with_cache(tokens[None].to(model.device))[1]
 
 
 def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
-    """The records of a run that was cached before, with `run_with_cache`, edited by hooks or not.
+    """Layer records from a cache of `run_with_cache`, with or without edits by hooks.
 
     Raises:
-        InputError: if the cache lacks a site, or holds a pattern that attention did not use.
-        IdentityError: if the model is not read rightly (checked on a clean run, once).
-        CaptureError: if nothing in the cache follows from the model's weights.
+        InputError: if the cache lacks a HookPoint, or has a pattern that attention did not use.
+        IdentityError: if the model does not fulfil its equations (checked once, without hooks).
+        CaptureError: if the cache does not follow from the model's weights.
     """
     cached = getattr(cache, "cache_dict", cache)
     probe(model, spec.dtype, spec.layers)
@@ -117,8 +115,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
         given = {site: _cached(model, cached, name) for site, name in names.items()}
         if missing := [names[site] for site, tensor in given.items() if tensor is None]:
             raise InputError(
-                f"cache has no {', '.join(missing)}: cache the whole run (names_filter=None), or leave cache out and the "
-                "model is run once more."
+                f"cache has no {', '.join(missing)}: cache all HookPoints (names_filter=None), or omit cache, and the "
+                "model runs once more."
             )
         batched = getattr(cache, "has_batch_dim", True)
         held = {site: t if batched else t[None] for site, t in given.items() if t is not None}
@@ -130,8 +128,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
     strange = [layer for layer, record in records.items() if not _follows_from_weights(record, model.tolerance)]
     if strange:
         raise CaptureError(
-            f"cache: no tensor in layer {spans(strange)} follows from the weights of {model.name}. Is it of another model, or "
-            "were the weights changed since? Leave cache out and the model is run once more."
+            f"cache: no tensor in layer {spans(strange)} follows from the weights of {model.name}. It is of another model, or the "
+            "weights were changed. Omit cache, and the model runs once more."
         )
     return records
 
@@ -141,7 +139,7 @@ def _cached(model: Model, cached: Mapping[str, Tensor], name: str) -> Tensor | N
 
 
 def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: int, sites: Mapping[str, Tensor]) -> None:
-    """Where the pattern's HookPoint fires after attention, a cache may hold an edited pattern that had no effect."""
+    """If the pattern's HookPoint fires after attention, a cache may have an edited pattern that had no effect."""
     names, pattern, value = model.layers[layer], sites["pattern"], sites["value"]
     made = _cached(model, cached, names.values_name)
     if made is None or not attends_inside(model):
@@ -150,9 +148,9 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
     z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
     if not torch.allclose(z, made.reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
         raise InputError(
-            f"cache: {names.sites['pattern']} is not the pattern that made {names.values_name}. {model.name} "
-            f"({model.family.name}) computes attention before hook_pattern fires, so an edit of it has no effect on the run; or "
-            "z was edited. Leave cache out and give the hooks as fwd_hooks: then the pattern that was used is known."
+            f"cache: {names.sites['pattern']} is not the pattern of {names.values_name}. {model.name} "
+            f"({model.family.name}) computes attention before hook_pattern fires, so an edit of it has no effect; or "
+            "z was edited. Omit cache and pass the hooks as fwd_hooks."
         )
 
 
@@ -164,53 +162,53 @@ def _follows_from_weights(record: LayerRecord, rtol: float) -> bool:
 
 
 def refuse_other_cache(model: Model, records: Records, batch: Batch, settings: Settings, cache: Any) -> None:
-    """Refuse a cache of another model, another arithmetic, another run, or of one with another padding than the mask says.
+    """Refuse a cache of another model, another dtype, other input, or another padding than the mask's.
 
-    Records of a run that was given embeddings in place of tokens have none to compare.
+    Records of a forward pass on embeddings instead of tokens have no tokens to compare.
 
     Args:
-        model: What is decomposed.
-        records: Of the cache.
+        model: The model.
+        records: Records of the cache.
         batch: The input.
-        settings: What a call asks for.
-        cache: As it was given.
+        settings: Settings of the call.
+        cache: The caller's cache.
 
     Raises:
-        InputError: saying what differs.
+        InputError: with the difference.
     """
     if records.model.hooked is not model.hooked and records.model.fingerprint != model.fingerprint:
-        raise InputError(f"cache holds records of another model ({records.model.name}), not of this {model.name}.")
+        raise InputError(f"cache has records of another model ({records.model.name}), not of this {model.name}.")
     if records.model.fingerprint != model.fingerprint:
         raise InputError(
             f"cache was captured before the weights of {model.name} changed (fingerprint {records.model.fingerprint}, now "
-            f"{model.fingerprint}): capture the run again, or leave cache out."
+            f"{model.fingerprint}): capture it again, or omit cache."
         )
     captured = {record.block.attention.w_o.dtype for record in records.values()}
     if captured and captured != {settings.dtype}:
         raise InputError(
-            f"cache was captured for {captured.pop()} arithmetic, precision={settings.precision!r} asks for {settings.dtype}: "
-            f"capture with dtype={settings.dtype}, or leave one of the two out."
+            f"cache was captured for {captured.pop()} arithmetic, precision={settings.precision!r} needs {settings.dtype}: "
+            f"capture with dtype={settings.dtype}, or omit one of both."
         )
     _refuse_other_tokens(model, records, batch, cache)
     for index, real in enumerate(() if batch.mask is None else batch.mask):
         if any(_attends_to_hidden(record, index, real) for record in records.values()):
             raise InputError(
-                f"cache: tokens of sequence {index} attend to positions that attention_mask hides, so it is of a run of {model.name} "
-                "without that mask. Cache the run with its mask, or leave cache out."
+                f"cache: tokens of sequence {index} attend to positions that attention_mask hides, as in {model.name} "
+                "without that mask. Cache with the mask, or omit cache."
             )
     for index in range(next(iter(records.values())).pattern.shape[0] if batch.mask is None else 0):
         if all(_shows_padding(record, index) for record in records.values()):
             raise InputError(
-                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in a run of "
-                f"{model.name} with padding. Give the attention_mask of that run."
+                f"cache: in no layer does a token of sequence {index} attend to its first or last positions, as in "
+                f"{model.name} with padding. Pass the attention_mask of the cache."
             )
 
 
 def _refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: Any) -> None:
     if (shape := tuple(next(iter(records.values())).resid_pre.shape[:2])) != tuple(batch.tokens.shape):
         raise InputError(
-            f"cache is of a run of shape {shape}, the input is {tuple(batch.tokens.shape)} [batch, pos]: give the input of "
-            "that run."
+            f"cache is of input of shape {shape}, the input has {tuple(batch.tokens.shape)} [batch, pos]: pass the input of "
+            "the cache."
         )
     if not isinstance(cache, Records):
         same = _is_of_tokens(model, getattr(cache, "cache_dict", cache), batch)
@@ -218,8 +216,8 @@ def _refuse_other_tokens(model: Model, records: Records, batch: Batch, cache: An
         same = records.tokens is None or torch.equal(records.tokens.cpu(), batch.tokens.cpu())
     if not same:
         raise InputError(
-            "cache is of a run of other tokens than the input, or its embeddings were edited by a hook: give the input of "
-            "that run, or leave cache out and give the hooks as fwd_hooks."
+            "cache is of other tokens than the input, or its embeddings were edited by a hook: pass the input of "
+            "the cache, or omit cache and pass the hooks as fwd_hooks."
         )
 
 
@@ -231,8 +229,8 @@ def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> b
     name = next((name for name in (*_EMBEDDINGS, first_input) if _cached(model, cached, name) is not None), None)
     if name is None or (name in _EMBEDDINGS and name not in model.hook_points):
         raise InputError(
-            f"cache does not show which tokens it is of: it has neither {_TOKENS} nor {first_input}. Cache the whole run "
-            "(names_filter=None), or leave cache out and the model is run once more."
+            f"cache does not show its tokens: it has neither {_TOKENS} nor {first_input}. Cache all HookPoints "
+            "(names_filter=None), or omit cache, and the model runs once more."
         )
     expected = _passing(model, batch, name)
     given = _cached(model, cached, name)
@@ -242,12 +240,12 @@ def _is_of_tokens(model: Model, cached: Mapping[str, Tensor], batch: Batch) -> b
 
 
 class NothingMoreToRead(Exception):  # noqa: N818 - no error
-    """Ends a forward pass that nobody else listens to: its remainder costs time and memory."""
+    """Ends a forward pass after the last needed layer, if no one else's hook needs the remainder."""
 
 
 @torch.no_grad()
 def _passing(model: Model, batch: Batch, name: str) -> Tensor:
-    """What passes a HookPoint before the first layer, without anybody's callbacks."""
+    """Tensor at a HookPoint before the first layer, without any callbacks."""
     reached: list[Tensor] = []
 
     def stop(tensor: Tensor) -> None:
@@ -274,7 +272,7 @@ def _shows_padding(record: LayerRecord, index: int) -> bool:
     if n_keys > 1 and len(last_row) and not attended[:, -1].any():
         return True  # after the tokens: the last position does not even attend to itself
     if not len(first_row) or (first_row[0, 0] and not first_row[0, 1:].any()):
-        return False  # the first token attends to itself alone, as in every causal run
-    # Before the tokens: for some k the keys before k are seen by queries before k at most.
+        return False  # the first token attends only to itself, as in every causal model
+    # Before the tokens: for some k the keys before k are attended to only by queries before k.
     last_seen = torch.where(attended, queries[:, None], -1).amax(dim=0).cummax(dim=0).values
     return bool((last_seen[:-1] < torch.arange(1, n_keys, device=queries.device)).any())

@@ -1,7 +1,7 @@
-"""What one forward pass under linearised rules leaves for the backward pass: gates, tensors of autograd's graph, how well forms fit.
+"""Cache of a forward pass with linearised modules, for its backward pass: gates, tensors with gradients, and errors of modules.
 
-A gate of ones on a term is a factor that changes nothing; the target's derivative by it is gradient x input (Michel et al. 2019,
-"Are sixteen heads really better than one?", eq. 5). A gate is held as its difference from one.
+A gate of ones multiplies a term and changes nothing. The target's derivative by it is gradient x input (Michel et al. 2019, "Are
+sixteen heads really better than one?", eq. 5). A gate is stored as its difference from one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,16 +21,16 @@ from tl_ffblock.layer.records import on_cpu
 
 Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
 EMBEDDING = -1
-"""The layer of what comes before the first layer; what comes after the last has the number of layers."""
+"""Layer number of terms before the first layer; terms after the last layer have the number of layers."""
 Pair: TypeAlias = tuple[Float[Tensor, "batch pos"], Float[Tensor, "batch pos"]]
 _GATES = 64
-"""How many gates are made at a time."""
+"""Number of gates that are created at a time."""
 END = -1
-"""Where tensors after the last layer are kept, in place of a layer's number."""
+"""Key of tensors after the last layer, in place of a layer number."""
 
 
 class Place(NamedTuple):
-    """What a gate multiplies, and the layer where it enters: a bias of layer 3 enters after the residual stream at layer 3."""
+    """What a gate multiplies, and the layer that adds it: a bias of layer 3 is added after the residual stream at layer 3."""
 
     kind: Kind
     layer: int
@@ -39,18 +39,18 @@ class Place(NamedTuple):
 
 @dataclass
 class GradientCache:
-    """One run of a batch, in the order of the forward pass; `size` is [batch, pos].
+    """One forward pass of a batch, in the order of computation; `size` is [batch, pos].
 
-    `keeps` says which tensors of layers are wanted: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v", "ff_in",
-    "attn_out" and "attn_added" (after the norm of its branch, as it is added to the residual stream); of all but values and
-    patterns with derivatives ("v" are the values with theirs). "z_made" is z before users' callbacks, where there are any.
-    "norms" are what enters norms, by module.
+    `keeps` has names of layer tensors to cache: "z", "value", "pattern", "post", "mlp_out", "residual", "q", "k", "v", "ff_in",
+    "attn_out" and "attn_added" (after the norm of its branch, as added to the residual stream). All except values and patterns have
+    gradients ("v" are the values with theirs). "z_made" is z before user hooks, if there are any. "norms" are inputs of norms,
+    by module.
 
-    `gates` are differences from one. `kept` has tensors by name and layer; "residual" always, and "unembedded" and
-    "logits", what goes into the unembedding and comes out. `compared` has by site, each time it fired, `|L - y|` and `|y|` of
-    every position, L the local linear form of the tensor y. `norm_inputs` is by module what entered a norm, detached. `edited` is
-    where a callback of a user's changed a value. `embedded` is what the tokens were embedded as, after users' callbacks.
-    `unseen_positions` says that position vectors are added to those of tokens where no HookPoint shows them (XGLM).
+    `gates` are differences from one. `kept` has tensors by name and layer: always "residual", and "unembedded" and "logits", the
+    input and output of the unembedding. `compared` has, by module and call, `|L - y|` and `|y|` of every position, for the linearised
+    output L of the tensor y. `norm_inputs` has inputs of norms by module, detached. `edited` has the places where user hooks changed a
+    value. `embedded` has the token embeddings after user hooks. `unseen_positions`: position embeddings are added to those of
+    tokens without a HookPoint (XGLM).
     """
 
     size: tuple[int, int]
@@ -63,21 +63,21 @@ class GradientCache:
     embedded: Float[Tensor, "batch pos d_model"] | None = None
     unseen_positions: bool = False
     biases: dict[Place, bool] = field(default_factory=dict)
-    """Which biases are not zero, as far as it is known: a model's memory has it from one run to the next."""
+    """Which biases are not zero, as far as known; cached from one forward pass to the next."""
     _new: dict[tuple[torch.dtype, torch.device], list[Tensor]] = field(default_factory=dict)
 
     def gate(self, place: Place, like: Tensor) -> Float[Tensor, "batch pos"]:
-        """The gate of a place, made when it is first asked for."""
+        """The gate of a place, created at first use."""
         if place not in self.gates:
             dtype = like.dtype if like.is_floating_point() else torch.float32
             new = self._new.setdefault((dtype, like.device), [])
-            if not new:  # many in one kernel
+            if not new:  # several in one kernel
                 new += torch.zeros(_GATES, *self.size, dtype=dtype, device=like.device).unbind()
             self.gates[place] = new.pop().detach().requires_grad_()
         return self.gates[place]
 
     def keep(self, name: str, layer: int) -> Change:
-        """Keeps what passes; the model goes on with it, so that it is part of autograd's graph."""
+        """A callback that caches a tensor and returns it, so that it is part of autograd's graph."""
 
         def change(x: Tensor) -> Tensor:
             self.kept[name, layer] = x
@@ -86,7 +86,7 @@ class GradientCache:
         return change
 
     def measured(self, place: Place) -> Callable[[Tensor], Tensor]:
-        """Multiplies what passes by a gate of ones."""
+        """A callback that multiplies a tensor by a gate of ones."""
 
         def change(x: Tensor) -> Tensor:
             x = x.expand(self.size[0], *x.shape[1:]) if x.ndim == 3 and x.shape[0] == 1 else x
@@ -95,7 +95,7 @@ class GradientCache:
         return change
 
     def biased(self, place: Place, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """Multiplies a bias that is in what passes by a gate of ones; None where there is no bias."""
+        """A callback that multiplies a bias, which is part of a tensor, by a gate of ones; None without a bias."""
         if bias is None:
             return None
         if place not in self.biases:
@@ -106,26 +106,26 @@ class GradientCache:
 
         def change(y: Tensor) -> Tensor:
             gate = self.gate(place, y)
-            # Logits may be made of the last positions alone.
+            # Logits may be computed for the last positions only.
             gate = gate[:, -y.shape[1] :] if y.ndim == 3 and place.name.startswith("unembed") else gate
             return added(y, gate, known.to(y.device))
 
         return change
 
     def carry(self, site: str, y: Float[Tensor, "..."], form: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """A tensor of the model with the slope of its local linear form, whose distance from it is noted."""
+        """A tensor of the model with the gradient of its linearised form; caches their difference."""
         self.compare(site, y, form)
         return carried(y, form.reshape(y.shape))
 
     @torch.no_grad()
     def compare(self, site: str, y: Float[Tensor, "..."], form: Float[Tensor, "..."]) -> None:
-        """Note how far a local linear form is from the model's own tensor; a norm may fire several times per run."""
+        """Cache the difference of a linearised output from the model's own tensor; a norm may run several times."""
         rows = y.detach().to(form.dtype).reshape(*self.size, -1)
         miss = form.detach().reshape(rows.shape) - rows
         self.compared.setdefault(site, []).append((miss.norm(dim=-1), rows.norm(dim=-1)))
 
     def gaps_of(self, index: int) -> dict[str, float]:
-        """By site: the largest `|L - y| / |y|` of a position of one sequence of the batch, NaN above all."""
+        """By module: the largest `|L - y| / |y|` over positions of one sequence; NaN counts as the largest."""
         self.compared_on_cpu(on_cpu(self.compared_tensors()))
         gaps: dict[str, float] = {}
         for site, pairs in self.compared.items():
@@ -134,17 +134,17 @@ class GradientCache:
         return gaps
 
     def compared_tensors(self) -> list[Tensor]:
-        """What `compared` holds, one after the other."""
+        """All tensors of `compared`, in order."""
         return [tensor for pairs in self.compared.values() for pair in pairs for tensor in pair]
 
     def compared_on_cpu(self, tensors: Iterable[Tensor]) -> None:
-        """Hold the same on the CPU."""
+        """Replace these by tensors on the CPU."""
         there = iter(tensors)
         self.compared = {site: [(next(there), next(there)) for _ in pairs] for site, pairs in self.compared.items()}
 
 
 class Fittings:
-    """Callbacks of one run, in three rounds: what the model computes, users' edits, what the model goes on with."""
+    """Callbacks of one forward pass, in three rounds: on the model's output, on user edits, on the input of the next module."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -152,24 +152,24 @@ class Fittings:
         self._unfired: dict[str, None] = {}
 
     def before(self, name: str, change: Change | None, *, edits: bool = False) -> None:
-        """Change what enters a HookPoint, before users' callbacks."""
+        """Change the input of a HookPoint, before user hooks."""
         self._add(int(edits), name, change, lambda fitted: change_input(self._model.hook_point(name), fitted))
 
     def after(self, name: str, receive: Change, *, edits: bool = False) -> None:
-        """Read or change what a HookPoint gives, after users' callbacks."""
+        """Read or change the output of a HookPoint, after user hooks."""
         self._add(1 if edits else 2, name, receive, lambda fitted: LastCallback(self._model.hook_point(name), fitted))
 
     def output_of(self, module: str, change: Change | None) -> None:
-        """Change what a module without a HookPoint at its end gives."""
+        """Change the output of a module without a HookPoint at its end."""
         found = self._model.hooked.get_submodule
         self._add(0, module, change, lambda fit: found(module).register_forward_hook(lambda _, __, out: fit(out)))
 
     def input_of(self, module: str, change: Change | None) -> None:
-        """Read or change what a module without a HookPoint at its begin gets."""
+        """Read or change the input of a module without a HookPoint at its start."""
         self._add(0, module, change, lambda fitted: change_input(self._model.hooked.get_submodule(module), fitted))
 
     def _add(self, number: int, name: str, change: Change | None, fit: Callable[[Change], Any]) -> None:
-        """A forward pass must call every callback but those of users' edits, which may be where nothing passes."""
+        """Add a callback that has to run in a forward pass, except those of user edits, which may be at unused HookPoints."""
         if change is None:
             return
         if number == 1:
@@ -184,21 +184,21 @@ class Fittings:
         self._rounds[number].append(lambda: fit(called))
 
     def refuse_unfired(self) -> None:
-        """Refuse a forward pass that skipped a callback: what it measures would be zero.
+        """Refuse a forward pass that skipped a callback, whose attributions would be zero.
 
         Raises:
-            CaptureError: naming the HookPoints or modules.
+            CaptureError: with the HookPoints or modules.
         """
         if self._unfired:
             raise CaptureError(
-                f"{self._model.name}: nothing passed {', '.join(self._unfired)} in this forward pass, so shares there would be zero "
-                "without being so. No attribution is made: this version of TransformerLens, or a callback outside its HookPoints, "
-                "leaves them out."
+                f"{self._model.name}: nothing passed {', '.join(self._unfired)} in this forward pass, so attributions there would be "
+                "zero by mistake. Use another version of TransformerLens, or remove callbacks outside its HookPoints that skip "
+                "modules."
             )
 
     @contextmanager
     def fitted(self) -> Iterator[None]:
-        """All of them sit on the model inside."""
+        """Context in which all callbacks are on the model."""
         with ExitStack() as stack:
             for fit in (fit for fits in self._rounds for fit in fits):
                 stack.callback(fit().remove)

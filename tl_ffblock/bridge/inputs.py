@@ -1,7 +1,7 @@
-"""Text and tensors -> batches of tokens, their labels, and the forward pass.
+"""Texts and tensors to batches of tokens, labels of tokens, and the forward pass.
 
-Texts are never padded here. Sequences that run together are of equal length, or in causal models of nearly equal length: what
-no token of a causal model sees can stand after it.
+Texts are never padded here. Sequences of a batch have equal lengths, or in causal models nearly equal lengths: tokens after the end
+of a sequence do not change a causal model's activations before them.
 """
 
 import ctypes
@@ -23,18 +23,18 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import whole_number
 
 EXAMPLE = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
-"""What a model with a tokenizer is tried on."""
+"""Text for tests of a model with a tokenizer."""
 EXAMPLE_TOKENS = 24
-"""How many token ids a model without a tokenizer is tried on."""
+"""Number of token ids for tests of a model without a tokenizer."""
 BATCH_BYTES = {"cpu": 64 * 2**20, "cuda": 2**30}
-"""What one layer of texts that run together may occupy, by device; one text may always have more."""
+"""Largest size of one layer of a batch of texts, by device; a single text may be larger."""
 LONGEST_JOINED = 256
-"""Longer texts stay as long as they are: a batch is little beside their tokens, and some positions depend on a run's length."""
+"""Longer texts are not lengthened: a batch saves little for them, and some position embeddings depend on the length."""
 APPENDED = 8
-"""How many tokens may be appended to save a batch: one costs as much as 9 tokens more on a model of GPT-2-small size, as 33 on SmolLM2."""
+"""Tokens that may be appended to save a batch, which costs as much as 9 more tokens on a model of GPT-2-small size, 33 on SmolLM2."""
 
 MANY_TOKENS, SECONDS_BETWEEN_TRIMS = 1024, 0.05
-"""Tokens of a batch from which freed memory is given back while it runs, and how often."""
+"""Batches of at least this many tokens return freed memory to the system, at this interval."""
 
 
 @dataclass(frozen=True)
@@ -43,31 +43,31 @@ class Batch:
 
     tokens: Int[Tensor, "batch pos"]
     mask: Bool[Tensor, "batch pos"] | None = None
-    """True at real tokens; None where there is no padding."""
+    """True at real tokens; None without padding."""
     token_types: Int[Tensor, "batch pos"] | None = None
     """Segment of each token, for BERT; None means 0 everywhere."""
     numbers: tuple[int, ...] = ()
-    """Which sequences of the input these are."""
+    """Indices of these sequences in the input."""
     lengths: tuple[int, ...] = ()
-    """How many tokens of every sequence are its own, where shorter ones were lengthened; empty where none was."""
+    """Number of own tokens of every sequence, if shorter ones were lengthened; else empty."""
 
     def real(self, index: int) -> Int[Tensor, " pos"] | None:
-        """The unpadded positions of a sequence; None means all."""
+        """Positions of a sequence without padding; None means all."""
         if self.lengths and self.lengths[index] < self.tokens.shape[1]:
             return torch.arange(self.lengths[index])
         return None if self.mask is None else self.mask[index].nonzero()[:, 0]
 
     def own(self, index: int, tensor: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "real ..."]:
-        """What a tensor of the batch holds of a sequence, without padding."""
+        """A sequence's part of a batch tensor, without padding."""
         real = self.real(index)
         return tensor[index] if real is None else tensor[index][real.to(tensor.device)]
 
     def sequence(self, index: int) -> Int[Tensor, " pos"]:
-        """The real tokens of a sequence."""
+        """Real tokens of a sequence."""
         return self.own(index, self.tokens)
 
     def pieces(self, at_once: int) -> "list[Batch]":
-        """The sequences, so many at a time."""
+        """The batch split into batches of at most `at_once` sequences."""
         if at_once >= len(self.numbers):
             return [self]
         cuts = [slice(start, start + at_once) for start in range(0, len(self.numbers), at_once)]
@@ -85,27 +85,27 @@ class Batch:
 
 @dataclass(frozen=True)
 class RunSequence:
-    """One sequence of a run, without padding."""
+    """One input sequence, without padding."""
 
     tokens: Int[Tensor, " pos"]
     labels: tuple[str, ...]
-    """The tokens as text."""
+    """Tokens as text."""
     queries: tuple[int, ...]
-    """Positions of the rows, as they were asked for: in that order, repeated where they were."""
+    """Positions of the rows, in the given order and with repetitions."""
 
     @property
     def ascending(self) -> list[int]:
-        """Each position once, ascending, as records have them."""
+        """Each position once, ascending, as in records."""
         return sorted(set(self.queries))
 
     @property
     def order(self) -> Int[Tensor, " query"]:
-        """Row of a record for each position asked for."""
+        """Row of a record for each of `queries`."""
         rows = {position: row for row, position in enumerate(self.ascending)}
         return torch.tensor([rows[position] for position in self.queries])
 
 
-@torch.inference_mode(False)  # tokens made in inference mode cannot be used where gradients are recorded
+@torch.inference_mode(False)  # tensors created in inference mode cannot be used with gradients
 def prepare(
     model: Model,
     given: Any,
@@ -115,19 +115,18 @@ def prepare(
     together: bool = True,
     unequal: bool = False,
 ) -> list[Batch]:
-    """What the user gave -> batches to run: a text alone, a tensor as it is.
+    """Batches of an input: a text or a tensor is one batch.
 
-    Texts of a list run together where they have equally many tokens, as many at a time as fit `BATCH_BYTES`. Texts of
-    other lengths are not padded to theirs under a mask: on which side a model may be padded, and with which positions,
-    differs by family.
+    Texts of a list with equally many tokens share batches, as many as fit `BATCH_BYTES`. Texts of different lengths are not padded
+    under a mask, since the side and the positions of padding differ by model family.
 
     Args:
         model: What will run.
         given: Text, texts, or token ids, as `read_input` gives them.
         attention_mask: Where a token tensor is not padding.
         token_type_ids: Segments of a token tensor.
-        together: Whether texts of a list may share a forward pass; else each is a batch of its own, in order.
-        unequal: Whether they may where their lengths differ a little; of causal models only.
+        together: Whether texts of a list may share a forward pass; else each is a batch, in order.
+        unequal: Whether texts of nearly equal lengths may share one, in causal models.
 
     Raises:
         InputError: for empty, too long or malformed input.
@@ -138,9 +137,9 @@ def prepare(
         batch = _from_tensor(model, given, attention_mask)
         return [batch if token_type_ids is None else _with_types(model, batch, token_type_ids)]
     if attention_mask is not None:
-        raise InputError("attention_mask goes with a token tensor; texts are never padded here.")
+        raise InputError("attention_mask with texts: expected a token tensor, since texts are never padded.")
     if token_type_ids is not None:
-        raise InputError("token_type_ids goes with a token tensor, not with texts.")
+        raise InputError("token_type_ids with texts: expected a token tensor.")
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(
@@ -153,18 +152,18 @@ def prepare(
 def read_input(
     model: Model, given: Any, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
 ) -> tuple[Any, Tensor | None, Tensor | None]:
-    """What the user gave, its attention mask and token types; a tokenizer's output and a pair of sentences become token ids.
+    """Input, attention mask and token types; a tokenizer's output and a pair of sentences become token ids.
 
     Args:
-        model: A pair is read by its tokenizer.
+        model: Model whose tokenizer reads a pair.
         given: A tokenizer's output (`input_ids`, `attention_mask`, `token_type_ids`); for an encoder a tuple of two texts, which
-            are the two segments of one input; anything else stays as it is.
-        attention_mask: As given beside it.
-        token_type_ids: Likewise.
+            are the two segments of one input. Other input is returned unchanged.
+        attention_mask: The caller's attention mask.
+        token_type_ids: The caller's token types.
 
     Raises:
-        InputError: for a tuple of two texts and a model that reads no pairs, ids of unequal lengths without padding, no ids, or a
-            mask or token types given twice.
+        InputError: for a tuple of two texts in other models, ids of unequal lengths without padding, missing ids, or a mask or
+            token types given twice.
     """
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
         if model.family.causal:
@@ -179,10 +178,10 @@ def read_input(
     asked = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
     for name, other in asked.items():
         if other is not None and name in given:
-            raise InputError(f"{name} is given twice: in the tokenizer's output, and beside it. Give one.")
+            raise InputError(f"{name} is given twice: in the tokenizer's output, and as an argument. Omit one.")
         asked[name] = _as_tensor(given[name], name) if name in given else other
     types = asked["token_type_ids"]
-    # Types of zeros are what every model assumes, also one that has none.
+    # All models assume types of zeros, also those without token types.
     return (
         _as_tensor(given["input_ids"], "input_ids"),
         asked["attention_mask"],
@@ -197,30 +196,30 @@ def _as_tensor(values: Any, name: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             f"{name} of the tokenizer's output is {_kind(values)}, which is not one tensor: texts of unequal lengths need "
-            'padding=True, return_tensors="pt", or give the texts themselves as a list.'
+            'padding=True, return_tensors="pt". Or pass the texts as a list.'
         ) from None
 
 
 def refuse_no_prompt(given: Any, name: str) -> None:
-    """Refuse what is neither a text nor token ids, nor several of them.
+    """Refuse input that is not a text, token ids, or several of these.
 
     Raises:
-        InputError: naming the argument and what it is.
+        InputError: with the argument and its type.
     """
     if not isinstance(given, str | Sequence | Mapping | Tensor | np.ndarray):
         raise InputError(f"{name} is a {type(given).__name__}: expected a text, token ids, or a list of these.")
 
 
 def refuse_pair(given: Any, name: str) -> None:
-    """Refuse a tuple of two texts, which are not said to be two prompts, and a tokenizer's output.
+    """Refuse a tuple of two texts, which could be one pair or two prompts, and a tokenizer's output.
 
     Raises:
         InputError: for these.
     """
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
         raise InputError(
-            f"{name} is a tuple of two texts, which is a pair of segments: attention_maps, contribution_maps and attribute read one "
-            "of encoders. Two prompts are a list, [first, second]."
+            f"{name} is a tuple of two texts, which is one pair of segments: only attention_maps, contribution_maps and attribute "
+            "accept one, for encoders. For two prompts use a list, [first, second]."
         )
     if isinstance(given, Mapping):
         raise InputError(f"{name} is {_kind(given)}: expected texts or token ids, such as its input_ids.")
@@ -234,14 +233,14 @@ def in_batches(
     unequal: bool,
     fitting: Callable[[int], int] | None = None,
 ) -> list[Batch]:
-    """Sequences of equal length in batches that fit the budget, the length seen first comes first.
+    """Batches of sequences that fit the budget, in the order in which lengths occur first.
 
     Args:
-        model: What will run.
+        model: The model.
         sequences: Token ids.
         together: Whether sequences may share a batch.
-        unequal: Whether also those of nearly equal length may, the shortest first.
-        fitting: How many sequences of so many tokens share a batch at most; None means as many as fit `BATCH_BYTES`.
+        unequal: Whether sequences of nearly equal lengths may share one, the shortest first.
+        fitting: Function of a number of tokens to the largest number of sequences per batch; None means by `BATCH_BYTES`.
     """
     by_length: dict[int, list[int]] = {}
     for number, tokens in enumerate(sequences):
@@ -251,7 +250,7 @@ def in_batches(
     d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * d_model)
     for alike in _neighbours(by_length) if unequal else by_length.values():
         longest = max(sequences[number].shape[1] for number in alike)
-        # their captured layer and what the model needs to make it
+        # their cached layer and the model's own memory for it
         numbers_per_token = 4 * d_mlp + 16 * d_model + 2 * n_heads * longest
         fit = model.at_once(BATCH_BYTES, longest * numbers_per_token) if fitting is None else fitting(longest)
         at_once = fit if together else 1
@@ -274,9 +273,9 @@ def _neighbours(by_length: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _lengthened(model: Model, sequences: Sequence[Int[Tensor, " _"]], numbers: tuple[int, ...]) -> Batch:
-    """Sequences in one batch, each as long as the longest: with tokens after its last that its own do not see.
+    """Sequences in one batch, each lengthened to the longest.
 
-    A causal model's do not see any that follow; of an encoder these are padding, under a mask.
+    In a causal model, earlier tokens do not attend to appended ones; in an encoder these are padding, under a mask.
     """
     lengths = tuple(len(tokens) for tokens in sequences)
     if len(set(lengths)) == 1:
@@ -288,22 +287,22 @@ def _lengthened(model: Model, sequences: Sequence[Int[Tensor, " _"]], numbers: t
 
 
 def padded(model: Model, sequences: Sequence[Int[Tensor, " _"]]) -> Batch:
-    """Sequences in one batch, in their order, with padding after each that is shorter than the longest."""
+    """Sequences in one batch, in their order, with padding after shorter ones."""
     tokens = pad_sequence(list(sequences), batch_first=True, padding_value=padding_token(model))
     mask = pad_sequence([torch.ones_like(row, dtype=torch.bool) for row in sequences], batch_first=True)
     return Batch(tokens, None if bool(mask.all()) else mask, numbers=tuple(range(len(sequences))))
 
 
 def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
-    """The tokens of what must be one text or one tensor.
+    """Token ids of one text or one tensor.
 
     Args:
-        model: Its tokenizer reads a text.
+        model: Model whose tokenizer reads a text.
         given: A text, or token ids: a list, or a tensor [pos] or [1, pos].
         name: The argument's name, for the error.
 
     Raises:
-        InputError: for a list or batch of several, and for what cannot be used.
+        InputError: for several texts, and for input that cannot be used.
     """
     refuse_pair(given, name)
     if not is_single(given) and not (isinstance(given, Tensor) and given.ndim == 2 and len(given) == 1):
@@ -313,17 +312,17 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
 
 
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
-    """Something to try a model on: a sentence, or drawn ids where there is no tokenizer."""
+    """Input for tests of a model: a sentence, or random ids without a tokenizer."""
     if tokenizer_of(model.hooked) is not None:
         return EXAMPLE
     length = min(EXAMPLE_TOKENS, model.longest_input or EXAMPLE_TOKENS)
     vocabulary = int(getattr(model.hooked.cfg, "d_vocab", 0) or 0)
-    low = 5 if vocabulary > 16 else 0  # the first ids are often padding and brackets
+    low = 5 if vocabulary > 16 else 0  # the first ids are often special tokens
     return torch.randint(low, max(vocabulary, 16), (length,), generator=torch.Generator().manual_seed(0))
 
 
 def is_single(given: Any) -> bool:
-    """Whether the input is one sequence, so that the answer is one result and not a list."""
+    """Whether the input is one sequence, so that the call returns one result and not a list."""
     return isinstance(given, str) or _is_ids(given) or (isinstance(given, Tensor) and given.ndim == 1)
 
 
@@ -347,9 +346,9 @@ def _kind(given: Any) -> str:
 
 
 def tokenizer_of(hooked: Any) -> Any:
-    """A TransformerLens model's tokenizer; None without one, and with the one of special tokens alone that stands for missing files.
+    """Tokenizer of a TransformerLens model; None if there is none, or only a stub with special tokens.
 
-    Hugging Face makes the latter for a folder without a tokenizer's files; it reads a text as `<bos> <unk>`, or as nothing.
+    Hugging Face creates such a stub for a folder without tokenizer files; it reads a text as `<bos> <unk>`, or as nothing.
     """
     tokenizer = getattr(hooked, "tokenizer", None)
     if tokenizer is None:
@@ -359,7 +358,7 @@ def tokenizer_of(hooked: Any) -> Any:
 
 
 def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
-    """The tokens as text; their ids without a tokenizer that knows them, as `token 57` beside tokens that it knows."""
+    """Tokens as text. Without a tokenizer they are ids; ids outside the vocabulary are `token 57`."""
     texts = _texts(model, tokens)
     if not texts:
         return tuple(str(token) for token in tokens.tolist())
@@ -367,18 +366,18 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
 
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
-    """Tokens as a sentence names them: `' Mary'`, or `token 7` without a tokenizer that knows it."""
+    """Tokens in quotation marks, `' Mary'`; or `token 7` if the tokenizer does not know it."""
     texts = _texts(model, tokens) or [None] * len(tokens)
     return tuple(f"token {id}" if text is None else repr(text) for id, text in zip(tokens.tolist(), texts, strict=True))
 
 
 def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
-    """The tokens as text, None for ids beyond the tokenizer's vocabulary; nothing where it knows none, or there is none."""
+    """Tokens as text, None for ids outside the vocabulary; empty if the tokenizer knows none, or without a tokenizer."""
     tokenizer = tokenizer_of(model.hooked)
     if tokenizer is None:
         return ()
     pieces = tokenizer.convert_ids_to_tokens(tokens.tolist())
-    to_text = getattr(model.hooked, "to_str_tokens", None)  # HookedEncoder has none
+    to_text = getattr(model.hooked, "to_str_tokens", None)  # not in HookedEncoder
     texts = pieces if to_text is None else to_text(tokens)
     if not any(texts):
         return ()
@@ -394,7 +393,7 @@ def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
 
 
 def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
-    """The first token of each text; None without a tokenizer, and where two begin alike or one with nothing that is written or known."""
+    """First token of each text; None without a tokenizer, if two are equal, or if one has no text or is unknown."""
     tokenizer = tokenizer_of(model.hooked)
     first = [] if tokenizer is None else [tokens_of(model, text)[:1] for text in texts]
     if not first or not all(first) or len({token for (token,) in first}) < len(first):
@@ -404,7 +403,7 @@ def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
 
 
 def tokens_of(model: Any, text: str) -> list[int]:
-    """A text's token ids, without any marks of a sequence's begin or end; of a `Model` or a TransformerLens model.
+    """Token ids of a text, without special tokens; for a `Model` or a TransformerLens model.
 
     Raises:
         InputError: if there is no tokenizer.
@@ -413,10 +412,10 @@ def tokens_of(model: Any, text: str) -> list[int]:
 
 
 def single_token(model: Any, word: str | int) -> int:
-    """The id of a text that is one token, without any marks of a sequence's begin; an id as it is.
+    """Id of a text that is one token, without special tokens; an id is returned unchanged.
 
     Raises:
-        InputError: if there is no tokenizer to read a text, or the text is not one token.
+        InputError: if there is no tokenizer, or the text is not one token.
     """
     if not isinstance(word, str):
         return whole_number(word, "token")
@@ -424,30 +423,30 @@ def single_token(model: Any, word: str | int) -> int:
     if len(ids) != 1:
         pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
         raise InputError(
-            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: give one of "
+            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: use one of "
             "them, a word that is one (a leading space matters), or a token id."
         )
     if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
         raise InputError(
-            f"{word!r} is not a token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, as all that it does "
-            "not know. Expected a word that it knows (upper and lower case, and a leading space, matter), or a token id."
+            f"{word!r} is not a token of the vocabulary: the tokenizer reads it as {tokenizer.unk_token!r}, like all unknown "
+            "words. Expected a word of the vocabulary (case and a leading space matter), or a token id."
         )
     return int(ids[0])
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Tokens of a vocabulary that stand for no text."""
+    """Special tokens of a vocabulary."""
 
     mask: int | None
-    """The mask token; None where the model has none."""
+    """The mask token; None if there is none."""
     mask_text: str
     marks: tuple[int, ...]
-    """All of them but the unknown token, which stands for some."""
+    """All special tokens except the unknown token, which stands for text."""
 
 
 def special_tokens(model: Model) -> SpecialTokens:
-    """Read the special tokens of a model's tokenizer.
+    """Special tokens of a model's tokenizer.
 
     Raises:
         InputError: if it has no tokenizer.
@@ -458,12 +457,12 @@ def special_tokens(model: Model) -> SpecialTokens:
 
 
 def special_ids(model: Model) -> tuple[int, ...]:
-    """Ids of tokens that stand for no text; none are known without a tokenizer."""
+    """Ids of special tokens; empty without a tokenizer."""
     return () if tokenizer_of(model.hooked) is None else special_tokens(model).marks
 
 
 def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
-    """Ids of the tokens that stand for text."""
+    """Ids of tokens that are not special."""
     tokenizer, size = tokenizer_of(model.hooked), int(model.hooked.cfg.d_vocab)
     ids = torch.arange(size if tokenizer is None else min(size, len(tokenizer)))
     special = () if tokenizer is None else tokenizer.all_special_ids
@@ -471,7 +470,7 @@ def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
 
 
 def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
-    """Special tokens that this model reads before and after a text; none without a tokenizer."""
+    """Special tokens before and after a text in this model's input; empty without a tokenizer."""
     known = tokenizer_of(model.hooked) is not None
     marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
     before = len(marks) if model.family.causal else min(1, len(marks))
@@ -479,26 +478,28 @@ def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " las
 
 
 def padding_token(model: Model) -> int:
-    """The id that fills short sequences up; any will do, since the mask hides it."""
+    """Id for padding; any id will do, since the mask hides it."""
     return getattr(tokenizer_of(model.hooked), "pad_token_id", None) or 0
 
 
 def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], list[tuple[int, int]]]:
-    """Give the ids of a text as the model reads it, and the characters of each; (0, 0) for those put before it.
+    """Token ids of a text, and the characters of each; (0, 0) for special tokens before it.
 
     Raises:
-        InputError: if there is no tokenizer, or none that tells where its tokens stand.
+        InputError: if there is no tokenizer, or one without character offsets.
     """
     tokenizer = _tokenizer(model, text)
     if not tokenizer.is_fast:
-        raise InputError(f"{model.name}: its tokenizer tells no character offsets; a fast one is needed.")
+        raise InputError(f"{model.name}: its tokenizer has no character offsets. Use a fast tokenizer.")
     ids, tokens = _tokenised(model, text)[0].tolist(), tokenizer(text, return_offsets_mapping=True)
     inner = list(tokens["input_ids"])
     before = len(ids) - len(inner)
     if before < 0 or ids[before:] != inner:
-        raise InputError(f"{model.name}: TransformerLens and the tokenizer cut {text[:60]!r} differently.")
+        raise InputError(
+            f"{model.name}: TransformerLens and the tokenizer give different tokens of {text[:60]!r}. Use token ids."
+        )
     spans = [(0, 0)] * before
-    for start, end in tokens["offset_mapping"]:  # without the white space that byte-level tokens carry
+    for start, end in tokens["offset_mapping"]:  # without the white space that byte-level tokens include
         piece = text[start:end]
         if piece.strip():
             start, end = start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
@@ -507,7 +508,7 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
 
 
 def _tokenizer(model: Any, text: str = "") -> Any:
-    """The tokenizer of a `Model` or a TransformerLens model, which is to read a text."""
+    """Tokenizer of a `Model` or a TransformerLens model, for reading a text."""
     name, hooked = (model.name, model.hooked) if isinstance(model, Model) else ("the model", model)
     tokenizer = tokenizer_of(hooked)
     if tokenizer is None:
@@ -515,19 +516,19 @@ def _tokenizer(model: Any, text: str = "") -> Any:
         known = " but one of special tokens, as is made for a folder without a tokenizer's files"
         empty = "" if getattr(hooked, "tokenizer", None) is None else known
         raise InputError(
-            f"{name} has no tokenizer to read {read}{empty}: give token ids instead, or set model.tokenizer."
+            f"{name} has no tokenizer to read {read}{empty}: pass token ids instead, or set model.tokenizer."
         )
     return tokenizer
 
 
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if not text.strip():
-        raise InputError("input is an empty text; give at least one word.")
+        raise InputError("input is an empty text: expected at least one word.")
     _tokenizer(model, text)
     tokens = _tokenised(model, text)
     if not tokens.numel():
         raise InputError(
-            f"the tokenizer of {model.name} makes no tokens of {brief(text)}: give another text, or token ids."
+            f"the tokenizer of {model.name} gives no tokens for {brief(text)}: use another text, or token ids."
         )
     return _checked(model, tokens)
 
@@ -542,7 +543,7 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
             "[pos] or [batch, pos]."
         )
     if tokens.numel() == 0:
-        raise InputError(f"input has no tokens; give at least one (its shape is {tuple(tokens.shape)}).")
+        raise InputError(f"input has no tokens: expected at least one (its shape is {tuple(tokens.shape)}).")
     rows = tokens.detach().cpu().long().reshape(-1, tokens.shape[-1]).clone()
     mask = None
     if attention_mask is not None:
@@ -569,7 +570,9 @@ def _values_below(
 def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
     """Refuse masks that are not padding, and padding that TransformerLens does not hide."""
     if not mask.any(dim=1).all():
-        raise InputError(f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}.")
+        raise InputError(
+            f"attention_mask hides every token of sequence {int((~mask.any(dim=1)).nonzero()[0])}: omit the sequence."
+        )
     before = torch.nn.functional.pad(mask, (1, 0))[:, :-1]
     starts = (mask & ~before).sum(dim=1)
     if (starts > 1).any():
@@ -577,13 +580,13 @@ def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
         holes = (~mask[index]).nonzero()[:, 0].tolist()
         raise InputError(
             f"attention_mask of sequence {index} hides tokens between others (zeros at positions {holes[:8]}); expected padding "
-            "before or after one run of ones. TransformerLens would number the remaining positions anew, Hugging Face "
-            "would not. Leave those tokens out, or cut their edges of attention with hooks."
+            "before or after one run of ones. TransformerLens would renumber the remaining positions, Hugging Face "
+            "would not. Omit those tokens, or use ffb.attention_knockout."
         )
     if model.family.name == "GPT" and not mask.all():
         raise InputError(
-            "attention_mask: a padded run of GPT-1 attends to later tokens in TransformerLens, so it is another run than that of "
-            "each sequence alone. Give the sequences one by one, without padding."
+            "attention_mask: with padding, TransformerLens's GPT-1 attends to later tokens, so that results differ from those of "
+            "each sequence alone. Pass the sequences one by one, without padding."
         )
 
 
@@ -591,7 +594,7 @@ def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:
     config = getattr(getattr(model.hooked, "original_model", None), "config", None)
     count = 2 if model.api == "HookedEncoder" else getattr(config, "type_vocab_size", None)
     if model.family.order != "post_ln" or model.family.causal or count is None:
-        raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types; leave it out.")
+        raise InputError(f"token_type_ids: {model.name} ({model.family.name}) has no token types. Omit them.")
     if isinstance(token_type_ids, Tensor) and (
         token_type_ids.is_floating_point() or token_type_ids.dtype == torch.bool
     ):
@@ -610,13 +613,13 @@ def _checked(model: Model, tokens: Int[Tensor, "batch pos"]) -> Int[Tensor, "bat
     low, high = int(tokens.min()), int(tokens.max())
     if low < 0 or (d_vocab is not None and 0 < d_vocab <= high):
         raise InputError(
-            f"input has token id {low if low < 0 else high}; {model.name} knows ids 0 to {(d_vocab or 0) - 1}."
+            f"input has token id {low if low < 0 else high}: expected ids 0 to {(d_vocab or 0) - 1} of {model.name}."
         )
     return tokens
 
 
 def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
-    """One forward pass; what the model returns, its logits as a rule."""
+    """One forward pass; returns the model's output, usually logits."""
     name = "one_zero_attention_mask" if model.api == "HookedEncoder" else "attention_mask"
     options = {} if batch.mask is None else {name: batch.mask.to(model.device).long()}
     if batch.token_types is not None:
@@ -631,12 +634,12 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
 
 @contextmanager
 def memory_given_back(model: Model, batches: Iterable[Batch]) -> Iterator[None]:
-    """Have malloc return to the system, many times a second, what is freed inside: of long batches, on a CPU.
+    """Context that returns freed memory to the system many times per second, for long batches on a CPU.
 
-    glibc keeps freed blocks below 32 MB, and finds no place for an aligned block in the gap that one of its size left:
-    resident memory of a long text was twice what its tensors take.
+    glibc keeps freed blocks below 32 MB, and cannot reuse the gap of an aligned block for one of the same size. Resident memory for a
+    long text was twice the size of its tensors.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # of glibc alone
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # only in glibc
     if (
         trim is None
         or model.device.type != "cpu"
@@ -660,7 +663,7 @@ def memory_given_back(model: Model, batches: Iterable[Batch]) -> Iterator[None]:
 
 
 def drop_graph(block: Any) -> None:
-    """Let go of a pattern, and of tensors with derivatives, that a layer's attention keeps after a forward pass.
+    """Delete a pattern, and tensors with gradients, that a layer's attention keeps after a forward pass.
 
     TransformerLens 4.3 keeps `_pattern` and `_captured_pre_ln_residual` until the next one: patterns of all layers would stay in
     memory, and `copy.deepcopy(model)` refuses tensors with a graph.

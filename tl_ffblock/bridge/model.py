@@ -1,8 +1,7 @@
-"""A TransformerLens model as the rest of the package knows it: recognised, named, bound layer by layer, with a memory of its own.
+"""A TransformerLens model, recognised and bound layer by layer, with cached facts about its weights.
 
-A model is its weights: `Model.fingerprint` is a digest of all of them, taken anew at every call. Results, records and
-hooks carry it, so that those of two models are never taken for those of one; and whatever was found out about a model
-holds for one fingerprint.
+A model is identified by its weights: `Model.fingerprint` is a digest of all of them, computed at every call. Results, records and
+hooks have this fingerprint, so that two models are never confused. Cached facts hold for one fingerprint.
 """
 
 import copy
@@ -40,9 +39,9 @@ from tl_ffblock.layer.positions import layer_number, several
 from tl_ffblock.layer.records import TOLERANCE
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
-"""No map depends on them, and an encoder saved without a head gets a random one."""
+"""Modules that no map depends on; an encoder saved without a head gets a random one."""
 UNTRAINED_HEAD = "untrained_head"
-"""Entry of the configuration of a Hugging Face model that was given a random head when it was loaded."""
+"""Config entry of a Hugging Face model that got a random head when it was loaded."""
 
 
 # Modules of a bridge whose weights may be tied to those of others.
@@ -51,18 +50,16 @@ _TIED = ("unembed", "_container_state_owners")
 
 @dataclass
 class Memory:
-    """What was found out about one model, kept as long as the model itself lives and its weights are the same.
+    """Cached facts about one model, valid while its weights are the same.
 
-    `fingerprint` is that of these weights, `callbacks` are torch's on its modules then: one may change what a layer computes.
-    The identities of the layers `checked` held on a run of the user's, those of `probed` on a small run without any hooks.
-    `difference` is that of its logits from those of the Hugging Face model it wraps, relative; None before both have run, NaN
-    where they cannot. `ends_held` says that the last layer's last scope was found to be what the model reads next, `reads_out`
-    that the read-out of its last layer's output was found to be its logits. `logit_differences` are, by rules, how far its
-    logits are from its own under linearised rules: zero. `attends_inside` says that its attention is Hugging Face's own module,
-    whose scores HookPoints show when they were used; None before it was tried. `by_rows_differs` is how far its
-    logits are from its own with attention by rows (attention.py), None before it was tried. `biases` says which of its biases
-    are not zero. `products` are those of its heads' output
-    matrices with what follows.
+    `fingerprint` is that of these weights. `callbacks` are torch's on its modules, which may change a layer's computation. Identities
+    of the layers `checked` were verified on a forward pass of the user, those of `probed` on a small one without hooks. `difference`
+    is the relative difference of its logits from those of the Hugging Face model that it wraps; None before both have run, NaN if
+    they cannot. `ends_held`: the last layer's last scope is the input of the next module. `reads_out`: the read-out of its last
+    layer's output gives its logits. `logit_differences`, by rules: difference of logits with linearised modules, which is zero.
+    `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
+    `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
+    biases are not zero. `products`: products of its heads' output matrices with the next matrices.
     """
 
     fingerprint: str = ""
@@ -79,14 +76,14 @@ class Memory:
     products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 
-# By hooked model: every `Model` of it, whenever it was identified, has the same memory, until its weights change.
+# By hooked model: all `Model` objects of it have the same cached facts, until its weights change.
 _memories: WeakKeyDictionary[HookedModel, Memory] = WeakKeyDictionary()
-# Weights on accelerators as they were when they were last digested: their signature, and the digest.
+# Signature and digest of weights on accelerators, as last digested.
 _digested: WeakKeyDictionary[HookedModel, tuple[tuple[Any, ...], str]] = WeakKeyDictionary()
 
 
 class ModelSizes(NamedTuple):
-    """What a model's cost depends on."""
+    """Sizes that determine a model's cost."""
 
     d_model: int
     d_mlp: int
@@ -96,38 +93,38 @@ class ModelSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """What the rest of the package needs to know of a TransformerLens model."""
+    """A TransformerLens model with what the package needs to know of it."""
 
     hooked: HookedModel
-    """The model itself."""
+    """The TransformerLens model."""
     api: Api
     family: Family
     name: str
     n_layers: int
     memory: Memory = field(repr=False, compare=False)
-    """What was found out about the hooked model with these weights so far."""
+    """Cached facts about the model with these weights."""
 
     @cached_property
     def layers(self) -> tuple[BoundLayer, ...]:
-        """Its layers, each with the names of its HookPoints and norms, and its weights."""
+        """Layers, each with the names of its HookPoints and norms, and its weights."""
         of_model = self.hooked, self.hook_points, self.api, self.family, self.name
         return tuple(BoundLayer(*of_model, number) for number in range(self.n_layers))
 
     @property
     def fingerprint(self) -> str:
-        """Of its weights when it was identified; see `weights_fingerprint`."""
+        """Fingerprint of its weights when it was identified; see `weights_fingerprint`."""
         return self.memory.fingerprint
 
     @cached_property
     def hook_points(self) -> Mapping[str, HookPoint]:
-        """Every HookPoint by name; a bridge collects them anew at each look, which takes milliseconds."""
+        """Every HookPoint by name; a bridge collects them at each access, which takes milliseconds."""
         return dict(self.hooked.hook_dict)
 
     def hook_point(self, name: str) -> HookPoint:
         """A HookPoint by name.
 
         Raises:
-            UnsupportedModelError: if the model has none of this name.
+            UnsupportedModelError: if the model has no such HookPoint.
         """
         if name not in self.hook_points:
             raise UnsupportedModelError(
@@ -137,48 +134,48 @@ class Model:
 
     @property
     def n_heads(self) -> int:
-        """Attention heads of a layer."""
+        """Number of attention heads of a layer."""
         return int(self.hooked.cfg.n_heads)
 
     @property
     def output_name(self) -> str:
-        """HookPoint of the residual stream after the last layer."""
+        """Name of the HookPoint of the residual stream after the last layer."""
         return self.layers[-1].output_name
 
     @property
     def parameter(self) -> Tensor:
-        """A tensor of its first parameter's dtype, the model's, on the device where it takes its input."""
+        """A tensor with the dtype of its first parameter, on the device of its input."""
         parameter = weight_on_device(self.hooked)
         assert parameter is not None, "a model has parameters"
         return parameter
 
     @property
     def device(self) -> torch.device:
-        """Where it takes its input."""
+        """Device of its input."""
         return self.parameter.device
 
     @property
     def dtype(self) -> str:
-        """The parameters' dtype, such as "float32"."""
+        """Dtype of the parameters, such as "float32"."""
         return str(self.parameter.dtype).removeprefix("torch.")
 
     @property
     def working_dtype(self) -> torch.dtype:
-        """float64 for float64 models, else float32: half-precision weights are read exactly into it."""
+        """float64 for float64 models, else float32, which represents half-precision weights exactly."""
         return torch.float64 if self.parameter.dtype == torch.float64 else torch.float32
 
     @property
     def tolerance(self) -> float:
-        """Relative error above which a result is refused, by the dtype of the parameters."""
+        """Largest accepted relative error, by the dtype of the parameters."""
         return TOLERANCE.get(self.parameter.dtype, TOLERANCE[torch.float32])
 
     def eps(self, dtype: torch.dtype) -> float:
-        """The unit of rounding of a decomposition in a dtype: of the coarser of the model's and its own."""
+        """Unit of rounding of a decomposition in a dtype: the coarser of the model's and its own."""
         return max(torch.finfo(each).eps for each in (self.parameter.dtype, dtype))
 
     @property
     def is_processed(self) -> bool:
-        """Whether weights were folded or centred after loading (norms are not invariant to that)."""
+        """Whether weights were folded or centred after loading (contribution norms are not invariant to that)."""
         if self.api == "TransformerBridge":
             return bool(getattr(self.hooked, "_weights_processed", False))
         if str(getattr(self.hooked.cfg, "normalization_type", "")).endswith("Pre"):
@@ -191,14 +188,14 @@ class Model:
 
     @property
     def sizes(self) -> ModelSizes:
-        """What its cost depends on."""
+        """Sizes that determine its cost."""
         cfg = self.hooked.cfg
         parameters = sum(parameter.numel() for parameter in self.hooked.parameters())
         return ModelSizes(int(cfg.d_model), int(cfg.d_mlp), int(cfg.n_heads), parameters)
 
     @property
     def longest_input(self) -> int | None:
-        """Tokens that it reads at most; None where it sets no limit."""
+        """Largest number of tokens; None without a limit."""
         return getattr(self.hooked.cfg, "n_ctx", None)
 
     @property
@@ -207,32 +204,32 @@ class Model:
         return getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary"
 
     def at_once(self, budgets: Mapping[str, int], numbers: int) -> int:
-        """How many things of so many numbers each fit a budget in bytes, by device; one always does."""
+        """How many items of this size fit a budget in bytes, by device; at least one."""
         parameter = self.parameter
         return max(1, budgets.get(parameter.device.type, budgets["cpu"]) // (numbers * parameter.element_size()))
 
     def fingerprint_now(self) -> str:
-        """Of its weights as they are now; errors are those of `identify`, for a model in training mode among them."""
+        """Fingerprint of its weights now; raises the errors of `identify`, for example in training mode."""
         return identify(self.hooked).fingerprint
 
     def callbacks(self) -> frozenset[tuple[int, int]]:
-        """Which callbacks of users sit on its HookPoints and modules: the same set as long as none is added or removed."""
+        """User callbacks on its HookPoints and modules: the same set as long as none is added or removed."""
         return user_callbacks(self.hook_points.values()) | module_callbacks(self.hooked.modules())
 
     @property
     def is_listened_to(self) -> bool:
-        """Whether any callback sits on a HookPoint: a user's, or one of another capture."""
+        """Whether a HookPoint has any callback, of a user or of another capture."""
         return is_listened_to(self.hook_points.values())
 
     def hooks_disabled(self) -> AbstractContextManager[None]:
-        """No callback of a user's and none of ours fires inside."""
+        """Context in which no callback on HookPoints fires."""
         return silence(self.hook_points.values())
 
     @property
     def has_trained_head(self) -> bool:
-        """Whether its unembedding, and an encoder's head before it, came with its weights: sentence encoders have none.
+        """Whether its unembedding, and an encoder's head, came with its weights; sentence encoders have none.
 
-        Known of models that `load_model` loaded.
+        This is known for models from `load_model`.
         """
         return _has_trained_head(self.hooked)
 
@@ -240,13 +237,13 @@ class Model:
         """Refuse to read logits of a model whose head came without weights.
 
         Raises:
-            UntrainedHeadError: if they are those of random weights.
+            UntrainedHeadError: if the head has random weights.
         """
         if not self.has_trained_head:
             raise UntrainedHeadError(
-                f"{self.name} came without weights for its unembedding (it was saved without its head for masked words): its "
-                "logits are those of random weights, so neither a metric nor a vector can be read as tokens. Use a model with a "
-                "language-model head, or read directions in its residual stream."
+                f"{self.name} came without weights for its unembedding (it was saved without its masked-language-model head), so its "
+                "logits are those of random weights. Metrics and top tokens cannot be read. Use a model with a language-model head, "
+                "or a direction in its residual stream."
             )
 
     @property
@@ -256,14 +253,14 @@ class Model:
             return self.hooked.W_E.detach()
 
     def token_vectors(self, ids: Int[Tensor, " token"]) -> Float[Tensor, "token d_model"]:
-        """Rows of the embedding matrix: what a token is before its position and all layers."""
+        """Rows of the embedding matrix: token embeddings without position embeddings."""
         matrix = self.embedding_matrix
         return matrix[ids.to(matrix.device)].float().cpu()
 
     def weights_digest(self, *, head: bool = False) -> str:
-        """A digest of every parameter up to the last layer, or with the head, by name, shape and bytes.
+        """Digest of every parameter up to the last layer, or with the head, by name, shape and bytes.
 
-        A head that nobody trained has other random weights at every loading and says nothing: it is omitted.
+        An untrained head, which has other random weights at every loading, is omitted.
         """
         with_head = head and self.has_trained_head
         digest = hashlib.sha256(self.family.name.encode())
@@ -277,16 +274,16 @@ class Model:
         return digest.hexdigest()
 
     def with_random_weights(self, seed: int = 0) -> "Model":
-        """A copy whose parameters are drawn anew, each tensor from a normal distribution of its own mean and deviation.
+        """A copy with random parameters, each tensor from a normal distribution with its own mean and deviation.
 
-        The baseline of probes: a model like this one with weights that learned nothing. The model itself stays as it is.
+        It is the baseline of probes: a model of the same form that has learned nothing. The model itself does not change.
 
         Raises:
             UnsupportedModelError: if weights are offloaded or quantised.
         """
         if any(weight.hook or len([*plain_tensors(weight.shown)]) > 1 for weight in _weights(self.hooked)):
             raise UnsupportedModelError(
-                f"{self.name} has offloaded or quantised weights, of which no random copy is drawn. Load it whole and unquantised."
+                f"{self.name} has offloaded or quantised weights, of which no random copy can be made. Load it whole and unquantised."
             )
         hooked = copy.deepcopy(self.hooked)
         generator = torch.Generator().manual_seed(seed)
@@ -299,19 +296,19 @@ class Model:
 
 
 def identify(model: Any) -> Model:
-    """Recognise a TransformerLens model by its class, architecture and the structure of its blocks.
+    """Recognise a TransformerLens model by its class, its architecture and the structure of its blocks.
 
-    A `Model` is given back as it is.
+    A `Model` is returned unchanged.
 
     Raises:
-        InputError: if it is not a TransformerLens model, or drops activations at random.
-        UnsupportedModelError: if it is not decomposed, with the reason.
+        InputError: if it is not a TransformerLens model, or has active dropout.
+        UnsupportedModelError: if it cannot be decomposed, with the reason.
     """
     if isinstance(model, Model):
         return model
     names = {c.__name__ for c in type(model).__mro__}
     if "RemoteBridge" in names:
-        raise UnsupportedModelError("a RemoteBridge has its weights on a server; load the model here to decompose it.")
+        raise UnsupportedModelError("a RemoteBridge has its weights on a server: load the model on this machine.")
     api: Api | None = next((known for known in get_args(Api) if known in names), None)
     if api is None:
         raise InputError(
@@ -332,14 +329,14 @@ def identify(model: Any) -> Model:
 
 
 def compare_once(model: HookedModel, name: str) -> Memory:
-    """Compare a bridge with the Hugging Face model it wraps, unless that was done with these weights.
+    """Compare a bridge with the Hugging Face model that it wraps, once per set of weights.
 
     Returns:
-        What is known of the model with these weights.
+        Cached facts about the model with these weights.
 
     Raises:
-        UnsupportedModelError: if rounding does not explain the difference of their logits, or for adapters that are not linear
-            or that the bridge does not run.
+        UnsupportedModelError: if their logits differ by more than rounding, or for adapters that are not linear or that the
+            bridge does not run.
     """
     fingerprint, callbacks = weights_fingerprint(model), module_callbacks(model.modules())
     memory = _memories.get(model)
@@ -352,20 +349,20 @@ def compare_once(model: HookedModel, name: str) -> Memory:
 
 
 def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
-    """Refuse a result of another model than the one it is used with; one without a fingerprint is of an unknown model.
+    """Refuse a result of another model; a result without a fingerprint is accepted.
 
     Args:
-        what: Names the result: "triggers".
-        fingerprint: Its own; empty where it is not known.
+        what: Name of the result: "triggers".
+        fingerprint: The result's fingerprint; empty if it is not known.
         model: The model.
 
     Raises:
-        InputError: if the weights are others.
+        InputError: if the weights differ.
     """
     if fingerprint not in ("", model.fingerprint):
         raise InputError(
             f"{what}: made with other weights than those of {model.name} now (fingerprint {fingerprint}, now "
-            f"{model.fingerprint}). Use the same model for both, or make {what} again."
+            f"{model.fingerprint}). Use the same model for both, or compute {what} again."
         )
 
 
@@ -374,16 +371,16 @@ def _has_trained_head(hooked: Any) -> bool:
 
 
 def weights_fingerprint(hooked: Any) -> str:
-    """A digest of a model's weights as they are now: 16 hexadecimal digits, the same in every process.
+    """Digest of a model's weights: 16 hexadecimal digits, the same in every process.
 
-    Every parameter and buffer is read, since nothing else tells of an edit through `.data`: at the speed of memory, 30 ms
-    for 135 million float32 numbers. Weights on accelerators are copied and digested once, and again when the norm of one of
-    them changes. A head that nobody trained is random at every loading and is left out. Kinds of modules and the numbers that
-    they compute with (an eps, a scale, a window, an activation) are part of it.
+    Every parameter and buffer is read, since an edit through `.data` leaves no other trace. This takes 30 ms for 135 million
+    float32 numbers. Weights on accelerators are copied and digested once, and again if the norm of one of them changes. An
+    untrained head, which is random at every loading, is omitted. Kinds of modules and their numbers (eps, scale, window,
+    activation) are part of the digest.
     """
     adapted = responses_of(hooked)
     digest = _parameters_digest(hooked)
-    # An adapter's scale, and whether it is on, is not a parameter.
+    # An adapter's scale, and whether it is active, is not a parameter.
     return _digest(list(adapted.values()), " ".join((digest, *adapted))) if adapted else digest
 
 
@@ -399,25 +396,25 @@ def _parameters_digest(hooked: Any) -> str:
 
 
 def _on_cpu(weights: Sequence[StoredWeight]) -> bool:
-    """Whether all weights lie in memory that is read at its own speed, and in no file."""
+    """Whether all weights are in main memory, and not in a file."""
     return all(weight.file is None and weight.shown.device.type in ("cpu", "meta") for weight in weights)
 
 
 def _weights(hooked: Any) -> Iterator[StoredWeight]:
-    """Every parameter and buffer once, also those that modules share."""
+    """Every parameter and buffer once, including shared ones."""
     random_modules = () if _has_trained_head(hooked) else MODULES_AFTER_LAST_LAYER
     known: set[int] = set()
     offloaded: list[StoredWeight] = []
     for name, module in hooked.named_modules():
         if random_modules and name.startswith(random_modules):
             continue
-        # Rotary frequencies that follow the length of the text (transformers' longrope, dynamic) are those of the last one.
+        # Rotary frequencies that depend on the length of the text (transformers' longrope, dynamic) are those of the last one.
         follows = any(kind in str(vars(module).get("rope_type", "")) for kind in ("longrope", "dynamic"))
         for weight in stored_weights(module, buffers=not follows):
             if id(weight.shown) in known:
                 continue
             if weight.hook and name.startswith(_TIED) and any(map(weight.equals, offloaded)):
-                continue  # tied to an earlier one, and kept twice by accelerate
+                continue  # tied to an earlier one, which accelerate stores twice
             known.add(id(weight.shown))
             offloaded += [weight] if weight.hook else []
             yield weight
@@ -435,7 +432,7 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
         yield from _numbers_of(config)
 
 
-# Methods of modules that accelerate replaces, to warn who moves a model that it has placed.
+# Methods of modules that accelerate replaces, to warn when a placed model is moved.
 _MOVES = ("to", "cuda", "npu", "mlu", "sdaa", "musa", "xpu")
 
 
@@ -458,7 +455,7 @@ def _digest(tensors: Iterable[Tensor], begin: str = "") -> str:
 
 
 def _signature(weights: Sequence[StoredWeight]) -> tuple[Any, ...]:
-    """Where weights lie and how long each is: few kernels and one wait, whatever their number; of files size and time."""
+    """Addresses and norms of weights, with few kernels and one synchronisation; for files size and time."""
     files = sorted({weight.file for weight in weights if weight.file})
     kept = (weight.read() for weight in weights if not weight.file)
     tensors = [tensor for weight in kept for tensor in plain_tensors(weight)]
@@ -472,11 +469,11 @@ def _signature(weights: Sequence[StoredWeight]) -> tuple[Any, ...]:
 
 
 def select_layers(model: Model, layers: Sequence[int] | int | None) -> tuple[int, ...]:
-    """The asked layers, ascending, negative numbers counted from the end; None means all.
+    """Layer numbers, ascending; negative ones count from the end, None means all.
 
     Raises:
         LayerError: if one does not exist.
-        InputError: if none is asked for.
+        InputError: if there is none.
     """
     if layers is None:
         return tuple(range(model.n_layers))

@@ -55,59 +55,59 @@ Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any
 
 
 class InputOptions(TypedDict, total=False):
-    """What is said of token ids beside them."""
+    """Further tensors of an input of token ids."""
 
     attention_mask: Shaped[Tensor, "*batch pos"] | None
-    """1 at real tokens of a padded batch; what comes out is that of each sequence alone."""
+    """1 at real tokens of a padded batch. Each sequence has the same result as without padding."""
     token_type_ids: Integer[Tensor, "*batch pos"] | None
     """The segment of each token, for BERT."""
 
 
 class RunOptions(InputOptions, total=False):
-    """How the model is run."""
+    """Options of the forward pass."""
 
     fwd_hooks: Hooks
-    """Hooks for this run, as in `run_with_hooks`. A hook sees the batch of a token tensor; texts of a list run one by one
-    under hooks, so that it sees a batch of one whatever their lengths."""
+    """Hooks for this forward pass, as in `run_with_hooks`. A hook sees the batch of a token tensor; with hooks, texts of a list run
+    one by one."""
     cache: Any
-    """An ActivationCache of the same run, or the records of `capture`: saves the forward pass."""
+    """An ActivationCache of the same forward pass, or the records of `capture`; saves the forward pass."""
 
 
 class SettingsOptions(TypedDict, total=False):
-    """How a decomposition is made; None leaves it to the model."""
+    """Options of a decomposition; None means the model's default."""
 
     method: Method
     """"exact" (closed form of Integrated Gradients) or "captum" (Gauss-Legendre, slow)."""
     n_steps: int
     """Quadrature steps of "captum"."""
     value_bias: ValueBias
-    """"bias" gives b_V to the bias part (eq. 7, 21), "token" to its token."""
+    """"bias" attributes b_V to the bias term (eq. 7, 21), "token" to its token."""
     rtol: float | None
-    """Largest relative completeness error accepted."""
+    """Largest accepted relative completeness error."""
     precision: Precision | None
-    """Arithmetic of the decomposition, whatever the model's."""
+    """Arithmetic of the decomposition, for any dtype of the model."""
 
 
 MaxMemory: TypeAlias = float | int | str | None
-"""Bytes, or a text such as "4GB"; None means what is free."""
+"""Bytes, or a text such as "4GB"; None means the free memory."""
 
 
 class ChunkOption(TypedDict, total=False):
-    """How the norms of many pairs are made."""
+    """Option of the norms of many pairs."""
 
     chunk_bytes: int | None
-    """Deprecated, see `max_memory`: what the rows of the large product may occupy at a time."""
+    """Deprecated, use `max_memory`: largest size of the rows of the large product at a time."""
 
 
 class CallOptions(RunOptions, SettingsOptions, total=False):
-    """What every call that decomposes a run takes, beside the model and the input."""
+    """Options of every call that decomposes layers."""
 
 
 class MapOptions(CallOptions, ChunkOption, total=False):
-    """The same for a call that makes maps."""
+    """Options of `contribution_maps`."""
 
     max_memory: MaxMemory
-    """What the call may hold over the model."""
+    """Memory that the call may allocate in addition to the model."""
 
 
 DEFAULTS: dict[str, Any] = {
@@ -123,7 +123,7 @@ DEFAULTS: dict[str, Any] = {
     "max_memory": None,
     "chunk_bytes": None,
 }
-"""What the options are where they are not given."""
+"""Default values of the options."""
 
 
 Receiver: TypeAlias = Callable[[Mapping[int, LayerRecord]], None]

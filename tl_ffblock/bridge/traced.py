@@ -1,15 +1,13 @@
-"""One forward pass of a batch under linearised rules, and vector-Jacobian products through it.
+"""One forward pass of a batch with linearised modules, and vector-Jacobian products through it.
 
     for batch in run.batches:
         traced = trace(run, batch, RULES["path"], keeps)
         back = traced.backward(traced.logits, derivative_of_the_target)
 
-The logits are those of the model without our callbacks, to the bit: compared with such a run once per model, on eight clean
-tokens.
+The logits are those of the model without these callbacks, to the bit. This is checked once per model, on eight tokens.
 
-Layers may run again in the backward pass (activation checkpointing, torch.utils.checkpoint), so that a run keeps what enters each
-and not what happens inside. The rules have to be in place both times, which is why only callbacks of ours may sit on a model whose
-layers run twice.
+Layers may run again in the backward pass (activation checkpointing, torch.utils.checkpoint), so that only their inputs are stored.
+The rules have to be active both times. Therefore layers run twice only without other callbacks on the model.
 """
 
 import math
@@ -39,31 +37,31 @@ from tl_ffblock.errors import CaptureError, IdentityError, InputError, Unsupport
 from tl_ffblock.layer.linear import carried, secant
 
 KEPT_WHOLE = 1024
-"""Tokens of a batch's sequences up to which layers keep what happens inside, unless asked otherwise."""
-# What sequences that run together may leave for a backward pass, by device; one may always leave more.
+"""Largest number of tokens of a batch's sequences for which layers do not run twice by default."""
+# Largest size of a batch's tensors for the backward pass, by device; a single sequence may need more.
 _RUN_BYTES = {"cpu": 2**30, "cuda": 2**34}
 
 
 @contextmanager
 def with_gradients() -> Iterator[None]:
-    """Gradients are recorded inside, whatever a caller has switched off."""
+    """Context in which gradients are recorded, even if the caller disabled them."""
     with torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 @dataclass(frozen=True)
 class Backward:
-    """What came back of one backward pass; zero where a target does not depend on it."""
+    """Results of one backward pass; zero if a target does not depend on a tensor."""
 
     gates: dict[Place, Float[Tensor, "*target batch pos"]]
-    """Shares, by what brings them; of several targets at once [target batch pos]."""
+    """Attributions by term; with several targets [target batch pos]."""
     kept: dict[tuple[str, int], Tensor]
     """Derivatives by tensors inside layers, by name and layer."""
 
 
 @dataclass(frozen=True)
 class Traced:
-    """A batch that was run with local rules."""
+    """A forward pass of a batch with linearised modules."""
 
     model: Model
     rules: Rules
@@ -71,12 +69,12 @@ class Traced:
     cache: GradientCache
     logits: Float[Tensor, "batch pos d_vocab"]
     twice: bool = False
-    """Whether layers kept their inputs alone, and run again in the backward pass."""
+    """Whether layers store only their inputs, and run again in the backward pass."""
     by_rows: bool = False
-    """Whether attention ran by rows."""
+    """Whether attention was computed by rows."""
 
     def sum_of_logits(self) -> Float[Tensor, ""]:
-        """NaN or infinite if a logit is, and read in one go; half precision would overflow."""
+        """NaN or infinite if a logit is; a single number to transfer, which half precision would overflow."""
         logits = self.logits.detach()
         return logits.sum(dtype=torch.promote_types(logits.dtype, torch.float32))
 
@@ -98,10 +96,10 @@ class Traced:
         """One backward pass.
 
         Args:
-            tensor: Where it begins: the logits, or the residual stream at a layer.
-            gradient: The target's derivative by it; with an axis more, those of several targets, whose passes run at once.
-            again: Whether another backward pass follows, so that the run is kept.
-            read: Where the derivative by logits is not zero, if that is known on the CPU.
+            tensor: Its start: the logits, or the residual stream at a layer.
+            gradient: The target's derivative by it; with one more axis, those of several targets, whose passes run at once.
+            again: Whether another backward pass follows, so that the graph is kept.
+            read: Positions with non-zero derivatives by logits, if known on the CPU.
         """
         short = self._from_unembedding(gradient, read) if tensor is self.logits else None
         if short is not None:
@@ -110,7 +108,7 @@ class Traced:
         wanted = {key: held for key, held in self.cache.kept.items() if key[0] in asked}
         leaves = [*self.cache.gates.values(), *wanted.values()]
         with ExitStack() as stack:
-            if self.twice:  # layers run again under the rules; what they write is known from the first time
+            if self.twice:  # layers run again; their gates are known from the first time
                 stack.enter_context(constant_weights(self.model))
                 cache = GradientCache(self.cache.size, biases=self.cache.biases)
                 stack.enter_context(linearised(self.model, self.rules, cache))
@@ -134,10 +132,10 @@ class Traced:
     def _from_unembedding(
         self, gradient: Tensor, read: Bool[Tensor, "batch pos"] | None
     ) -> tuple[Tensor, Tensor, Tensor] | None:
-        """What goes into the unembedding, the derivative by that, and the share of the unembedding's bias.
+        """The input of the unembedding, the derivative by it, and the attribution to the unembedding's bias.
 
-        At the positions that a target reads, which are few: autograd would multiply with W_U at all. None where that is
-        not all that happens there.
+        It is computed only at the positions that a target reads; autograd would multiply with W_U at all positions. None if the model
+        computes more than this product.
         """
         linear, x = self.cache.kept["logits", END].detach(), self.cache.kept["unembedded", END]
         edited = any(place.kind == "edit" and "unembed" in place.name for place in self.cache.gates)
@@ -180,19 +178,19 @@ def trace(
     last: int | None = None,
     check: bool = True,
 ) -> Traced:
-    """Run a batch under the run's hooks with local rules.
+    """Run a batch with its hooks and linearised modules.
 
     Args:
         run: The model, its hooks and settings.
         batch: Some of its sequences.
-        rules: Which slopes are replaced.
-        keeps: Tensors inside layers that are wanted: see `GradientCache.keeps`.
-        twice: Whether layers keep their inputs alone, and run again in the backward pass.
-        last: How many positions, from the end, logits are made of; None means all.
-        check: Whether NaN and infinity are refused here, and not by who reads the logits (`Traced.refuse_nan`).
+        rules: How modules are linearised.
+        keeps: Tensors inside layers to cache: see `GradientCache.keeps`.
+        twice: Whether layers store only their inputs, and run again in the backward pass.
+        last: Number of positions, from the end, for which logits are computed; None means all.
+        check: Whether NaN and infinity are refused here, and not by the caller (`Traced.refuse_nan`).
 
     Raises:
-        InputError: if the logits hold NaN or infinity.
+        InputError: if the logits have NaN or infinity.
         UnsupportedModelError: if the model has no logits.
     """
     by_rows = not (run.is_hooked or keeps & {"q", "k"}) and runs_by_rows(run.model, batch)
@@ -205,7 +203,7 @@ def trace(
 
 @contextmanager
 def constant_weights(model: Model) -> Iterator[None]:
-    """No parameter takes a gradient inside, so that a run keeps nothing for theirs."""
+    """Context in which no parameter needs a gradient, so that no tensors are stored for theirs."""
     learned = [parameter for parameter in model.hooked.parameters() if parameter.requires_grad]
     for parameter in learned:
         parameter.requires_grad_(False)
@@ -217,7 +215,7 @@ def constant_weights(model: Model) -> Iterator[None]:
 
 
 def batches_to_trace(run: Run) -> Iterator[Batch]:
-    """The run's batches, in pieces whose tensors of all layers fit the memory; whole where callbacks see them."""
+    """The batches, split so that tensors of all layers fit the memory; whole if user hooks see them."""
     model, cfg = run.model, run.model.hooked.cfg
     d_mlp = int(getattr(cfg, "d_mlp", None) or 4 * cfg.d_model)
     for batch in run.batches:
@@ -229,19 +227,19 @@ def batches_to_trace(run: Run) -> Iterator[Batch]:
 
 
 def difference_of_logits(model: Model, rules: Rules) -> float:
-    """The largest difference of the logits with local rules from those without, on a clean run; found once a model.
+    """Largest difference of logits with linearised modules from the model's own, without user hooks; computed once per model.
 
     Raises:
-        InputError: if the clean run's logits hold NaN or infinity, or the model's derivatives are not its own or cannot be had.
+        InputError: if the clean logits have NaN or infinity, or if gradients are changed or not available.
         CaptureError: if logits do not depend on a gate.
-        IdentityError: if it is not zero, or if the model is not read rightly.
-        UnsupportedModelError: if the model hands each head an input of its own.
+        IdentityError: if the difference is not zero, or if the model does not fulfil its equations.
+        UnsupportedModelError: if the model gives each head its own input.
     """
     for option in ("use_split_qkv_input", "use_attn_in"):
         if getattr(model.hooked.cfg, option, False):
             raise UnsupportedModelError(
-                f"{model.name} has {option} on: its norms before attention run once for every head, which has no local rules "
-                f"here. Call model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
+                f"{model.name} has {option} on: its norms before attention run once per head, which cannot be linearised. Call "
+                f"model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
             )
     _refuse_other_gradients(model)
     probe(model, model.working_dtype, tuple(range(model.n_layers)))
@@ -253,31 +251,31 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)
         if not bool(plain.isfinite().all()):
-            raise InputError(f"{model.name}: its logits of a clean run hold NaN or infinity. Check the weights.")
+            raise InputError(f"{model.name}: its clean logits have NaN or infinity. Check the weights.")
         known[rules] = float((logits.detach() - plain.detach()).abs().max())
     if not known[rules] == 0:
         raise IdentityError(
             f"{model.name} ({model.family.name}): its logits differ by {known[rules]:.1e} with linearised modules, so "
-            "the attribution would be of another run. No attribution is made."
+            "the attribution would be of another model. Please report this fault, with the model's name."
         )
     return known[rules]
 
 
 def _refuse_unused_dials(traced: Traced) -> None:
-    """Every gate of a clean run multiplies something that logits are made of, unless the model drops what its HookPoint gave."""
+    """Refuse a model in which the logits do not depend on a gate: it ignores the output of a HookPoint."""
     places, gates = list(traced.cache.gates), list(traced.cache.gates.values())
     slopes = torch.autograd.grad(traced.logits.sum(), gates, allow_unused=True)
     unused = [place for place, slope in zip(places, slopes, strict=True) if slope is None]
     if unused:
         names = ", ".join(f"{place.kind} {place.name or place.layer}" for place in unused)
         raise CaptureError(
-            f"{traced.model.name}: its logits do not depend on what HookPoints gave for {names}, so shares there would be zero "
-            "without being so. No attribution is made: this version of TransformerLens drops it."
+            f"{traced.model.name}: its logits do not depend on what HookPoints gave for {names}, so attributions there would be "
+            "zero by mistake. This version of TransformerLens ignores them: use another version."
         )
 
 
 def _refuse_other_gradients(model: Model) -> None:
-    """A backward hook would change every attribution without a warning; autocast and inference tensors end in errors of torch."""
+    """Refuse backward hooks, which would change attributions without a warning, and autocast and inference tensors."""
     for name, module in model.hooked.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             raise InputError(
@@ -286,9 +284,11 @@ def _refuse_other_gradients(model: Model) -> None:
             )
     parameter = model.parameter
     if torch.is_autocast_enabled(parameter.device.type):
-        raise InputError("autocast is on: shares are those of a run in one dtype. Call outside of torch.autocast.")
+        raise InputError("autocast is on: expected a single dtype. Call outside of torch.autocast.")
     if parameter.is_inference():
-        raise InputError(f"{model.name} was made in torch.inference_mode(), so it has no derivatives: load it outside.")
+        raise InputError(
+            f"{model.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
+        )
 
 
 def _traced(
@@ -312,7 +312,7 @@ def _traced(
             stack.callback(change_input(unembedding, lambda x: x[:, -last:]).remove)
         logits = forward(model, batch, gradients=True)
     if not isinstance(logits, Tensor) or ("logits", END) not in cache.kept:
-        raise UnsupportedModelError(f"{model.name} ({model.family.name}) gives no logits of tokens.")
+        raise UnsupportedModelError(f"{model.name} ({model.family.name}) has no logits of tokens.")
     fittings.refuse_unfired()
     if rules.feed_forward:  # a soft cap, or a factor, after the unembedding: the slope of its secant
         linear = cache.kept["logits", END].reshape(logits.shape)
@@ -322,15 +322,15 @@ def _traced(
 
 
 def layers_run_twice(run: Run, batch: Batch, asked: bool | None) -> bool:
-    """Whether a batch runs with checkpoints; None leaves it to its length.
+    """Whether layers of a batch run twice; None decides by its length.
 
     Raises:
-        InputError: if they are asked for under callbacks of the caller's own.
+        InputError: if the caller asks for it with hooks of their own.
     """
     if asked and run.is_hooked:
         raise InputError(
-            "checkpoint=True under hooks of your own: layers would run twice, and your hooks see every tensor twice. Give "
-            "checkpoint=False, or take the hooks off."
+            "checkpoint=True with hooks of your own: layers would run twice, and your hooks would see every tensor twice. Use "
+            "checkpoint=False, or remove the hooks."
         )
     return batch.tokens.shape[1] > KEPT_WHOLE and not run.is_hooked if asked is None else asked
 
@@ -349,14 +349,14 @@ def _checkpointed(model: Model) -> Iterator[None]:
 
 
 def _run_layer(block: nn.Module, run: Any, forward_pass: list[Model], *args: Any, **named: Any) -> Any:
-    """A layer as a checkpoint. A cache of keys and values would grow with every run of a layer: none is given to it."""
+    """A layer as a checkpoint, without a cache of keys and values, which would grow at every run."""
     runs: list[None] = []
 
     def once(*args: Any, **named: Any) -> Any:
         if runs and forward_pass:
             raise UnsupportedModelError(
                 f"{forward_pass[0].name} ({forward_pass[0].family.name}) takes derivatives in its forward pass, so its layers cannot "
-                "run twice. Give checkpoint=False."
+                "run twice. Use checkpoint=False."
             )
         runs.append(None)
         output = run(*args, **named)

@@ -1,6 +1,6 @@
-"""What commands share: how they register, the arguments they take, what a user typed, and what they write.
+"""Shared code of commands: registration, arguments, reading of input and writing of files.
 
-Arguments are read, and refused in a sentence, with the standard library alone.
+Arguments are read and checked with the standard library alone.
 """
 
 import argparse
@@ -25,16 +25,16 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.files import check_writable, write_atomically, write_table
 
 Argument: TypeAlias = Mapping[str, Any]
-"""What argparse is told of an argument."""
+"""Keyword arguments of argparse's `add_argument`."""
 LARGEST_TOKEN = 2**63 - 1
-"""The largest token id that a tensor can hold."""
+"""Largest token id that a tensor can represent."""
 _TABLES = ("jsonl", "csv", "tsv", "dataset")
 MOST_NUMBERS = 10**6
-"""Numbers that one option names."""
+"""Largest count of numbers in one option."""
 LONGEST_INPUT = 2**24
-"""Bytes of a text on standard input."""
+"""Largest size of a text on standard input in bytes."""
 WIDTH_OF_FILES = 120
-"""Columns of a table that goes to a file or a pipe."""
+"""Columns of a table in a file or pipe."""
 
 
 @dataclass(frozen=True)
@@ -42,25 +42,25 @@ class Command:
     """One command."""
 
     run: Callable[[argparse.Namespace], int | None]
-    """Does it; returns the exit status, None for success."""
+    """Function of the command; returns the exit status, None for success."""
     help: str
-    """A line for the list of commands."""
+    """One line for the list of commands."""
     description: str
     arguments: Mapping[str, Argument]
-    """By name or flag."""
+    """Arguments by name or flag."""
     groups: Mapping[str, Mapping[str, Argument]] = field(default_factory=dict)
-    """Further arguments, under titles."""
+    """Further arguments, by group title."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """Texts below titles of groups."""
+    """Texts below group titles."""
     unasked: Callable[[Sequence[str]], Container[str]] = lambda _: ()
-    """Titles of the groups that the help leaves out beside what was typed."""
+    """Titles of groups that the help omits, given the typed arguments."""
 
     def add_to(self, parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-        """Teach a parser the arguments.
+        """Add the arguments to a parser.
 
         Args:
-            parser: Of this command.
-            given: What was typed, for the help.
+            parser: Parser of this command.
+            given: Typed arguments, for the help.
         """
         unasked = self.unasked(given)
         for name, argument in self.arguments.items():
@@ -74,7 +74,7 @@ class Command:
 
 
 def choices_of(package: str, alias: str) -> tuple[str, ...]:
-    """The words of a `Literal` of a package of the library, read from its source, since importing it takes seconds."""
+    """Values of a `Literal` in the package, read from its source, since importing it takes seconds."""
     sources = (file.read_text(encoding="utf-8") for file in (Path(__file__).parents[1] / package).glob("*.py"))
     written = re.compile(rf"^{alias}: TypeAlias = Literal(\[.*?\])", re.MULTILINE | re.DOTALL)
     (found,) = (match[1] for match in map(written.search, sources) if match)
@@ -83,13 +83,13 @@ def choices_of(package: str, alias: str) -> tuple[str, ...]:
 
 MODEL_HELP = "minilm (default), smollm2, a folder in Hugging Face format, or a TransformerLens name"
 CAUSAL_MODEL = "smollm2"
-"""The default where a next token is asked for."""
+"""Default model of commands that predict a next token."""
 SHARED: Mapping[str, Argument] = {
     "text": dict(nargs="?", metavar="TEXT", help="the prompt; - reads it from standard input"),
-    "--tokens": dict(metavar="5,6,7", help="token ids instead of TEXT, taken as they are"),
-    "--target": dict(metavar="TOKEN", help='a token, with its space: " Mary"; or an id, #7'),
-    "--minus": dict(metavar="TOKEN", help="a token whose logit is subtracted, or mean for the mean of all logits"),
-    "--at": dict(type=int, default=-1, metavar="POS", help="position to read, -1 is the last (default)"),
+    "--tokens": dict(metavar="5,6,7", help="token ids instead of TEXT, without added special tokens"),
+    "--target": dict(metavar="TOKEN", help='token to attribute, with its space: " Mary"; or an id, #7'),
+    "--minus": dict(metavar="TOKEN", help="token whose logit is subtracted, or mean for the mean of all logits"),
+    "--at": dict(type=int, default=-1, metavar="POS", help="position whose logits are read, -1 is the last (default)"),
     "--model": dict(
         default=CAUSAL_MODEL,
         metavar="NAME_OR_PATH",
@@ -98,19 +98,19 @@ SHARED: Mapping[str, Argument] = {
     "--device": dict(default="cpu", metavar="DEVICE", help="cpu (default), cuda, cuda:1, mps"),
     "--html": dict(type=Path, metavar="FILE.html", help="write a page"),
     "--json": dict(type=Path, metavar="FILE.json", help="write the numbers as JSON"),
-    "--save": dict(type=Path, metavar="FILE.safetensors", help="write all numbers, for the result's load"),
+    "--save": dict(type=Path, metavar="FILE.safetensors", help="write all numbers, for ffb.load"),
     "--csv": dict(type=Path, metavar="FILE.csv", help="write a table"),
 }
 """Arguments of several commands."""
 
 
 def arguments(own: Mapping[str, Argument]) -> dict[str, Argument]:
-    """The arguments of a command, in order: shared ones with what differs in this command, and its own."""
+    """Arguments of a command, in order: shared ones with this command's changes, and its own."""
     return {name: {**SHARED.get(name, {}), **argument} for name, argument in own.items()}
 
 
 def read_text(given: str) -> str:
-    """The text of the argument, or of standard input for `-`.
+    """Text of the argument, or of standard input for `-`.
 
     Raises:
         InputError: if it is empty, or not UTF-8.
@@ -125,7 +125,7 @@ def read_text(given: str) -> str:
             raise InputError(f"standard input is not UTF-8 text (byte {error.start} is wrong).") from error
     _check_utf8("TEXT", given)
     if not given.strip():
-        raise InputError("TEXT is empty; give at least one word.")
+        raise InputError("TEXT is empty: expected at least one word.")
     return given
 
 
@@ -135,19 +135,19 @@ def _check_utf8(name: str, given: str) -> None:
     except UnicodeEncodeError as error:
         raise InputError(f"{name} is not UTF-8 text (character {error.start} is wrong).") from error
     if "\0" in given:
-        raise InputError(f"{name} holds a NUL byte at character {given.index(chr(0)) + 1}: is it text?")
+        raise InputError(f"{name} has a NUL byte at character {given.index(chr(0)) + 1}: expected text.")
 
 
 def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
-    """`0,3` or `0-5` or `-1`, in any mixture; None where the option was not given.
+    """Numbers of an option such as `0,3`, `0-5` or `-1`, in any mixture; None without the option.
 
     Args:
-        option: The option's name, for the message.
+        option: Name of the option, for the error.
         given: Its value.
-        hint: What the option expects, in words and an example.
+        hint: Expected value, in words and with an example.
 
     Raises:
-        InputError: if it is anything else.
+        InputError: for any other value.
     """
     if given is None:
         return None
@@ -162,13 +162,13 @@ def read_numbers(option: str, given: str | None, hint: str) -> list[int] | None:
 
 
 def read_prompt(options: argparse.Namespace) -> str | list[int]:
-    """The text or the token ids of a command that takes either.
+    """Text or token ids of a command that takes either.
 
     Raises:
-        InputError: if both are given or none, or what is given cannot be read.
+        InputError: if both are given or none, or if they cannot be read.
     """
     if (options.text is None) == (options.tokens is None):
-        raise InputError("give either a TEXT or token ids (--tokens 5,6,7).")
+        raise InputError("expected either a TEXT or token ids (--tokens 5,6,7).")
     tokens = read_numbers("--tokens", options.tokens, "token ids such as 5,6,7")
     if tokens is None:
         return read_text(options.text)
@@ -181,7 +181,7 @@ def read_token(option: str, given: str) -> str | int:
     """A token as text, or an id written as `#7`.
 
     Raises:
-        InputError: for a `#` before anything but digits, and what is not UTF-8.
+        InputError: for a `#` without digits, and text that is not UTF-8.
     """
     _check_utf8(option, given)
     if not given.startswith("#"):
@@ -192,14 +192,14 @@ def read_token(option: str, given: str) -> str | int:
 
 
 def read_target(options: argparse.Namespace, at: int | None = -1) -> Callable[[], Any] | None:
-    """What makes the metric of `--target` and `--minus` once it is needed; None without a target.
+    """Function that returns the metric of `--target` and `--minus`; None without a target.
 
     Args:
-        options: What was given.
-        at: The position to read.
+        options: Parsed options.
+        at: Position to read.
 
     Raises:
-        InputError: as `read_token`.
+        InputError: as in `read_token`.
     """
     target, minus = (
         None if given is None else read_token(option, given)
@@ -216,19 +216,19 @@ def read_target(options: argparse.Namespace, at: int | None = -1) -> Callable[[]
 
 
 def check_needs(options: argparse.Namespace, needs: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-    """Refuse options that would change nothing.
+    """Refuse options without effect.
 
     Args:
-        options: What was given; an option that was not is None or False.
-        needs: An option, and those of which it needs one.
+        options: Parsed options; one that was not given is None or False.
+        needs: An option, and the options of which it needs one.
 
     Raises:
-        InputError: naming the option and what it needs.
+        InputError: with the option and what it needs.
     """
     given = {name for name, value in vars(options).items() if value is not None and value is not False}
     for name, others in needs:
         if name in given and not given & set(others):
-            raise InputError(f"{flag(name)} needs {' or '.join(map(flag, others))}; without it nothing would change.")
+            raise InputError(f"{flag(name)} needs {' or '.join(map(flag, others))}; without it, it has no effect.")
 
 
 def flag(name: str) -> str:
@@ -237,10 +237,10 @@ def flag(name: str) -> str:
 
 
 def refuse_idle(config: Config, data: str) -> None:
-    """Refuse options that would change nothing.
+    """Refuse options without effect.
 
     Raises:
-        InputError: naming the option, and with what it has an effect.
+        InputError: with the option, and the condition for its effect.
     """
     on_ray, of = config.engine == "ray", f"is of {{}}, and the data is read as {data}"
     for name, has_effect, needs in (
@@ -257,7 +257,7 @@ def refuse_idle(config: Config, data: str) -> None:
         ("subset", data == "dataset", of.format("datasets")),
     ):
         if getattr(config, name) != getattr(Config, name) and not has_effect:
-            raise InputError(f"{flag(name)} {needs}; here it would change nothing.")
+            raise InputError(f"{flag(name)} {needs}; here it has no effect.")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -268,7 +268,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def argument_of(field: DeclaredField, default: Any) -> Argument:
-    """What argparse is told of a field of the config or of a study's options."""
+    """Keyword arguments of argparse for a field of the config or of a study's options."""
     shown = field.default if default is argparse.SUPPRESS else default
     kind: dict[str, Any] = {"type": field.kind, "metavar": {int: "N", float: "X"}.get(field.kind, "TEXT")}
     if field.choices:
@@ -286,16 +286,16 @@ def argument_of(field: DeclaredField, default: Any) -> Argument:
 
 
 def read_files(options: argparse.Namespace, *names: str) -> dict[str, Path]:
-    """The files to write, by option; says before the work that one could not be written.
+    """Files to write, by option; checked before the work.
 
     Raises:
-        InputError: for a folder, a device or a pipe, a file in a folder that is missing or takes no files, or one name for
-            two files.
+        InputError: for a folder, a device or a pipe, a file in a folder that is missing or read-only, or one name for two
+            files.
     """
     files: dict[str, Path] = {name: file for name in names if (file := getattr(options, name)) is not None}
     for name, file in files.items():
         if any(os.path.realpath(file) == os.path.realpath(other) for kind, other in files.items() if kind != name):
-            raise InputError(f"cannot write {file}: it was given for two files; choose two names.")
+            raise InputError(f"cannot write {file}: it was given for two files. Use two names.")
         check_writable(file)
     return files
 
@@ -307,13 +307,13 @@ def write_files(
     called: Mapping[str, str] | None = None,
     **writers: Callable[[Path], object],
 ) -> None:
-    """Write a result, and say which files there are and how large they are.
+    """Write a result, and print names and sizes of the files.
 
     Args:
-        files: By option.
-        result: What is written: by its own `to_html`, `save`, `to_dict` and `to_dataframe`, unless a writer is given.
-        called: What a file is called, where it is not the option's name.
-        **writers: How else an option's file is written.
+        files: Files by option.
+        result: Result to write, by its `to_html`, `save`, `to_dict` and `to_dataframe`, unless there is a writer.
+        called: Name of a file in the output, if it is not the option's name.
+        **writers: Other functions that write an option's file.
     """
     usual: dict[str, Callable[[Path], object]] = {
         "html": lambda file: result.to_html(file),
@@ -331,7 +331,7 @@ def write_files(
 
 
 def load(options: argparse.Namespace) -> Any:
-    """The model of `--model` on `--device`; says on a terminal what is being waited for."""
+    """The model of `--model` on `--device`; shows a status on a terminal meanwhile."""
     with working(f"loading {options.model}"):
         from tl_ffblock.bridge.loading import load_model
 
@@ -346,7 +346,7 @@ def console(*, stderr: bool = False) -> Console:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Say on a terminal what is being waited for."""
+    """Show a status on a terminal meanwhile."""
     err = console(stderr=True)
     if err.is_terminal:
         with err.status(f"{what} ..."):
@@ -356,17 +356,17 @@ def working(what: str) -> Iterator[None]:
 
 
 def say(line: str, style: str = "") -> None:
-    """Print a line as it is, however long."""
+    """Print a line without wrapping."""
     console().print(Text(line, style=style), soft_wrap=True)
 
 
 def table(title: str | None, columns: Mapping[str, bool] | Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table in the looks of all of them.
+    """A table in the style of all commands.
 
     Args:
-        title: Above it; None for none.
-        columns: Titles, with whether a column is of numbers and stands on the right.
-        rows: Of texts, which are not markup, and of what the library of tables draws; an empty one ends a section.
+        title: Title; None for none.
+        columns: Titles, with whether a column has numbers, which are right-aligned.
+        rows: Rows of texts without markup, or of rich renderables; an empty row ends a section.
     """
     drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="", pad_edge=False)
     numeric = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, False)

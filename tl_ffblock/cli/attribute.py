@@ -1,4 +1,4 @@
-"""`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: which tokens made a logit, as a table, a page and JSON."""
+"""`tl-ffblock attribute TEXT --target " Mary" --minus " John"`: attribution of a logit as a table, a page and JSON."""
 
 import argparse
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tl_ffblock.attribution import Attribution
 
 MOST = 10
-"""Heads and biases that the tables name."""
+"""Number of heads and biases in the tables."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Command(
     run,
-    help="which tokens made a logit, through all layers, and through which heads",
-    description="Run TEXT through a model and attribute the logit of a next token to all tokens and biases, and say through "
-    "which heads it goes; print tables, and write a page and the numbers if asked.",
+    help="attribute a logit to tokens, biases and heads, through all layers",
+    description="Run TEXT through a model, attribute the logit of a next token to all tokens and biases, and say through "
+    "which heads it passes. Prints tables. Options write a page and the numbers.",
     arguments=arguments(
         {
             "text": {},
@@ -56,7 +56,7 @@ COMMAND = Command(
             "--rules": dict(
                 choices=choices_of("bridge", "RuleName"),
                 default="path",
-                help="path: shares sum to the logit (default); patching: queries and keys take part; gradient: gradient x input",
+                help="path: attributions sum to the logit (default); patching: with attention patterns; gradient: gradient x input",
             ),
             "--model": {},
             "--device": {},
@@ -75,21 +75,27 @@ def _print(result: "Attribution") -> None:
 
     say(f"{result.target} = {signed(result.value, 4)} of {result.model}, rules {result.rules}", style="bold")
     console().print(
-        table("share of each token", {"pos": True, "token": False, "share": True, "": False}, list(_tokens(result)))
+        table(
+            "attribution of each token",
+            {"pos": True, "token": False, "attribution": True, "": False},
+            list(_tokens(result)),
+        )
     )
     by_head = result.heads.sum(dim=-1)
     heads = [
         (f"head {head} of layer {layer}", signed(float(by_head[layer, head]), 4))
         for layer, head in (divmod(number, by_head.shape[1]) for number in largest(by_head, MOST).tolist())
     ]
-    console().print(table("what it is the sum of", {"term": False, "share": True}, _sums(result)))
-    console().print(table(f"the {MOST} largest of {by_head.numel()} heads", {"head": False, "share": True}, heads))
+    console().print(table("terms of the sum", {"term": False, "attribution": True}, _sums(result)))
+    console().print(
+        table(f"the {MOST} largest of {by_head.numel()} heads", {"head": False, "attribution": True}, heads)
+    )
     say(OVERLAP)
     say(str(result.certificate))
 
 
 def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
-    """One row per token, with a bar for its share."""
+    """One row per token, with a bar for its attribution."""
     from tl_ffblock.results.tokens import visible
 
     largest = float(result.entering.abs().max()) or 1.0
@@ -99,7 +105,7 @@ def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
 
 
 def _sums(result: "Attribution") -> Iterator[tuple[str | Text, str]]:
-    """What the target is the sum of, each row a term; what is set back is among the tokens or the biases above it."""
+    """One row per term of the target; indented rows are parts of the tokens or biases above."""
     from tl_ffblock.views.shares import largest_first
 
     within = {"tokens": result.embedding_sums(), "biases": dict(largest_first(result.biases.items(), MOST))}

@@ -1,4 +1,4 @@
-"""`tl-ffblock check --model NAME`: every equation of a model against its own tensors."""
+"""`tl-ffblock check --model NAME`: every equation of a model compared with its own activations."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from tl_ffblock.cli.arguments import MODEL_HELP, Command, arguments, console, re
 
 
 def run(options: argparse.Namespace) -> int:
-    """Status 0 if every equation holds, else 1."""
+    """Compare, print, and return status 0 if every equation holds, else 1."""
     text = None if options.text is None else read_text(options.text)
     outline(options.model)
     with working(f"checking {options.model}"):
@@ -33,13 +33,13 @@ def run(options: argparse.Namespace) -> int:
 COMMAND = Command(
     run,
     help="whether a model of your own is decomposed exactly",
-    description="Compare every equation of every layer with the model's own tensors: the identities of its blocks and "
-    "the completeness of its parts. Exit status 0 if all hold, else 1.",
+    description="Compare every equation of every layer with the model's own activations: the identities of its blocks and "
+    "the completeness of its contributions. Exit status 0 if all hold, else 1.",
     arguments=arguments(
         {
             "--model": {"default": DEFAULT, "help": MODEL_HELP},
-            "--text": {"metavar": "TEXT", "help": "what to run it on (default: an English sentence)"},
-            "--all": {"action": "store_true", "help": "every layer, not only the worst of each equation"},
+            "--text": {"metavar": "TEXT", "help": "text to run (default: an English sentence)"},
+            "--all": {"action": "store_true", "help": "print every layer, not only the largest error of each equation"},
             "--device": {},
         }
     ),

@@ -1,4 +1,4 @@
-"""`tl-ffblock flow TEXT`: what flows through one position of a few layers, or from all tokens to a target, as a page."""
+"""`tl-ffblock flow TEXT`: a graph of one position in a few layers, or paths from all tokens to a target, as a page."""
 
 import argparse
 from collections.abc import Iterator
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from tl_ffblock.graphs import FlowGraph
 
 KEEP = 0.8
-"""The part of the flow on a page of paths."""
+"""Default fraction of edge weights on a page of paths."""
 NEEDS = (("minus", ("target",)), ("routes", ("target",)), ("keep", ("routes",)), ("keep", ("html",)))
 MOST = 12
-"""Nodes that the table names."""
+"""Number of nodes in the table."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read the arguments, draw the graph, print its largest nodes and write the files."""
+    """Read the arguments, build the graph, print its largest nodes and write the files."""
     check_needs(options, NEEDS)
     for name in ("json", "save", "layers", "all"):
         if options.routes and getattr(options, name):
             raise InputError(
-                f"--{name} belongs to a flow graph. --routes have a page alone, of the whole model: give --html."
+                f"--{name} is for a flow graph. --routes only writes a page, of the whole model: use --html."
             )
     if options.keep is not None and not 0 < options.keep <= 1:
-        raise InputError(f"--keep {options.keep:g}: expected a part above 0, and 1 at most.")
+        raise InputError(f"--keep {options.keep:g}: expected a fraction above 0 and at most 1.")
     target = read_target(options, options.position)
     text, layers = read_text(options.text), read_numbers("--layers", options.layers, "layers such as 10,11,12")
     files = read_files(options, "html", "json", "save")
@@ -67,10 +67,10 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Command(
     run,
-    help="what flows through a position, or to a target",
-    description="Run TEXT through a model and draw what flows through one position of some layers as a graph in which what "
-    "enters a node sums to it; print the nodes that carry most of the target, and write a page or JSON. --routes draws the "
-    "whole model.",
+    help="graph of the vectors at a position, or paths to a target",
+    description="Run TEXT through a model and write the vectors at one position of some layers as a graph: edges into a node sum to it. "
+    "Prints the nodes with the largest attribution of the target. Options write a page or JSON. --routes writes the paths through "
+    "the whole model.",
     arguments=arguments(
         {
             "text": {"nargs": None},
@@ -78,31 +78,31 @@ COMMAND = Command(
             "--position": {
                 "type": int,
                 "default": -1,
-                "help": "the position that is drawn, -1 is the last (default)",
+                "help": "position of the graph, -1 is the last (default)",
             },
             "--target": {
-                "help": 'a token, with its space: " Mary"; or an id, #7 (default: what the model expects)',
+                "help": 'token to attribute, with its space: " Mary"; or an id, #7 (default: the most probable token)',
             },
             "--minus": {},
-            "--all": {"action": "store_true", "help": "show every head, row and neuron: for small models"},
-            "--routes": {"action": "store_true", "help": "draw the paths from all tokens to the target instead"},
+            "--all": {"action": "store_true", "help": "keep every head, row and neuron: for small models"},
+            "--routes": {"action": "store_true", "help": "write the paths from all tokens to the target instead"},
             "--keep": {
                 "type": float,
                 "metavar": "X",
-                "help": f"with --routes: the part of the flow shown (default {KEEP})",
+                "help": f"with --routes: fraction of the edge weights shown (default {KEEP})",
             },
             "--model": {},
             "--device": {},
             "--html": {},
             "--json": {"help": "write nodes and edges"},
-            "--save": {"help": "write the graph, for FlowGraph.load"},
+            "--save": {"help": "write the graph, for ffb.load"},
         }
     ),
 )
 
 
 def _largest(graph: "FlowGraph") -> Iterator[tuple[str, ...]]:
-    """The heads, neurons and rows that carry most of the target, or that are largest where there is none."""
+    """Heads, neurons and rows with the largest attribution of the target, or the largest norm without a target."""
     from tl_ffblock.results.tokens import visible
 
     nodes = [node for node in graph.nodes if node.kind in ("head", "neuron", "row")]

@@ -1,4 +1,4 @@
-"""`tl-ffblock known-circuits`: estimates of edges, nodes or tokens scored against compiled programs whose circuit is known."""
+"""`tl-ffblock known-circuits`: scores of edge, node or token estimates on compiled programs whose circuit is known."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Score a method, or the package's, on the grid; print the table."""
+    """Score a method, or the package's methods, on the grid; print the table."""
     if options.pairs < 1:
         raise InputError(f"--pairs {options.pairs}: expected 1 or more.")
     method = None if options.method is None else _method(options.method)
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _rows(scores: "CircuitScores") -> Any:
-    """A row per method: each measure with its interval."""
+    """One row per method: each measure with its interval."""
     means = scores.means()
     for method, of_method in means.groupby("method", sort=False):
         values = of_method.set_index("measure")[["value", "low", "high"]]
@@ -49,7 +49,7 @@ def _rows(scores: "CircuitScores") -> Any:
 
 
 def _method(given: str) -> Any:
-    """`module:function`, imported from the current folder or the environment.
+    """The function `module:function`, imported from the current folder or the environment.
 
     Raises:
         InputError: if there is no such module or function.
@@ -70,7 +70,7 @@ def _method(given: str) -> Any:
 
 COMMAND = Command(
     run,
-    help="edge estimates scored against known circuits",
+    help="score edge estimates on known circuits",
     description="Compile programs whose circuit is known by construction, verify each by exact patching of every edge, and "
     "score a method of yours, or the package's, and controls: AUROC, average precision, sign, error, false edges.",
     arguments=arguments(
@@ -82,7 +82,7 @@ COMMAND = Command(
             "--of": {
                 "choices": ["edges", "nodes", "tokens"],
                 "default": "edges",
-                "help": "what gets a number: edges, nodes (heads, feed-forwards) or positions of tokens (default: edges)",
+                "help": "units with a score: edges, nodes (heads, feed-forwards) or positions of tokens (default: edges)",
             },
             "--programs": {"nargs": "+", "metavar": "NAME", "help": "some programs, such as induction (default: all)"},
             "--pairs": {
@@ -92,7 +92,7 @@ COMMAND = Command(
                 "help": "pairs of prompts per known circuit (default 2)",
             },
             "--full": {"action": "store_true", "help": "all kinds of pairs, LayerNorm, gated feed-forwards, 5 seeds"},
-            "--csv": {"help": "add each known circuit's rows to this table; run again to continue"},
+            "--csv": {"help": "append each known circuit's rows to this table; run again to continue"},
         }
     ),
 )

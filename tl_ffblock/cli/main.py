@@ -1,9 +1,8 @@
 """The command line: one file per command, which registers itself by its `COMMAND`.
 
-1. Arguments are read and checked with the standard library alone; torch and the models are imported
-   only by the command that needs them.
-2. What the user gave wrong is one line on standard error and status 2, what failed otherwise is one
-   line and status 1; only a mistake of this library shows a traceback.
+1. Arguments are read and checked with the standard library alone; only the command that needs them imports torch and models.
+2. Wrong input is one line on standard error and status 2. Other failures are one line and status 1. Only a fault of this library
+   shows a traceback.
 """
 
 import argparse
@@ -28,7 +27,7 @@ COMMANDS: dict[str, Command] = {
     for name in sorted(each.name for each in iter_modules([str(Path(__file__).parent)]))
     if hasattr(module := import_module(f"tl_ffblock.cli.{name}"), "COMMAND")
 }
-"""By name, of every file here that has one."""
+"""Commands by name: every file of this folder that has one."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing left to flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to flush at exit
         return 1  # as rich does
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), 1)
@@ -66,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Put the null device where a shell closed a stream (`>&-`): what is opened next would take its number and its output."""
+    """Replace streams that a shell closed (`>&-`) by the null device; the next opened file would get their number and output."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, os.O_RDWR)  # the lowest free number
@@ -74,7 +73,7 @@ def _open_closed_streams() -> None:
 
 
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The parser of all commands; what it reads has the chosen one as `command`, whose help is for what was typed."""
+    """Parser of all commands; it sets `command` to the chosen one, whose help depends on the typed arguments."""
     program = argparse.ArgumentParser(prog=PROGRAM, description=DESCRIPTION)
     program.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -93,7 +92,7 @@ def _refuse_unknown_command(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _calm() -> Iterator[None]:
-    """This library's warnings as one line each; chatter of the libraries below stays away."""
+    """Show this library's warnings as one line each, and suppress messages of other libraries."""
     for name, value in (
         ("TRANSFORMERS_VERBOSITY", "error"),
         ("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1"),
@@ -112,7 +111,9 @@ def _calm() -> Iterator[None]:
 
 def _complain(sentence: str, status: int) -> int:
     shown = " ".join(sentence.split())
-    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown)  # names of files may steer a terminal
+    shown = "".join(
+        c if c.isprintable() else f"\\u{ord(c):04x}" for c in shown
+    )  # file names may have control characters
     print(f"{PROGRAM}: error: {shown}", file=sys.stderr)
     return status
 

@@ -1,4 +1,4 @@
-"""`tl-ffblock map TEXT`: a sentence through a model, as a table and a page."""
+"""`tl-ffblock map TEXT`: contribution maps of a text, as a table and a page."""
 
 import argparse
 from collections.abc import Iterable
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 RANGES = "numbers and ranges such as 0,3 or 0-5 (-1 is the last {})"
 CALLED = {"out": "page", "save": "maps", "csv": "table"}
-"""What the files are called."""
+"""Names of the files in the output."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read the arguments, make the maps, print the table and write the files."""
+    """Read the arguments, compute the maps, print the table and write the files."""
     given, target = read_prompt(options), read_target(options, options.at)
     check_needs(options, (("minus", ("target",)), ("at", ("target",))))
     view: View | None = options.view
@@ -65,29 +65,29 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Command(
     run,
-    help="a sentence through a model: a page of maps and a short table",
-    description="Run TEXT through a model, print how much each component changed the mixing of tokens in every layer, and "
+    help="contribution maps of a text: a page and a short table",
+    description="Run TEXT through a model, print the contextualization change by each component in every layer, and "
     "write a page with the maps.",
     arguments=arguments(
         {
-            "text": {"help": "the sentence; - reads it from standard input"},
+            "text": {"help": "the text; - reads it from standard input"},
             "--tokens": {},
             "--model": {"default": DEFAULT, "help": f"{MODEL_HELP}; see `tl-ffblock models`"},
             "--layers": {"metavar": "0,3 | 0-5", "help": "layer numbers, -1 is the last (default: all)"},
             "--scopes": {
                 "metavar": "A,B",
-                "help": "how far into the layer, e.g. Atb,AtbFf (default: all of the model's)",
+                "help": "steps of the layer that are included, e.g. Atb,AtbFf (default: all of the model's scopes)",
             },
-            "--queries": {"metavar": "0,3 | 0-5", "help": "positions to explain, -1 is the last (default: all)"},
+            "--queries": {"metavar": "0,3 | 0-5", "help": "positions to decompose, -1 is the last (default: all)"},
             "--value-bias": {
                 "choices": choices_of("layer", "ValueBias"),
                 "default": "bias",
-                "help": "where the value bias goes: to the bias part (default, the paper's eq. 7) or to its token",
+                "help": "attribute the value bias to the bias term (default, the paper's eq. 7) or to its token",
             },
             "--method": {
                 "choices": choices_of("layer", "Method"),
                 "default": "exact",
-                "help": "integrated gradients in closed form (default) or by Captum's quadrature (slow)",
+                "help": "Integrated Gradients in closed form (default) or by Captum's quadrature (slow)",
             },
             "--precision": {
                 "choices": choices_of("layer", "Precision"),
@@ -98,31 +98,34 @@ COMMAND = Command(
                 "type": Path,
                 "default": Path("map.html"),
                 "metavar": "FILE.html",
-                "help": "the page (default: map.html)",
+                "help": "page to write (default: map.html)",
             },
-            "--save": {"help": "also save the numbers, for ContributionMaps.load"},
+            "--save": {"help": "write the numbers, for ffb.load"},
             "--view": {
                 "choices": ("maps", "heads", "all", "overview"),
-                "help": "what the page opens with: maps (default), heads (lines between tokens) or all (every layer and head as "
-                "a small map), which make maps by head; or overview (default with --target)",
+                "help": "opening view of the page: maps (default), heads (lines between tokens) or all (every layer and head as "
+                "a small map), which need maps by head; or overview (default with --target)",
             },
             "--target": {
-                "help": 'attribute the logit of a next token on the page, beside the maps: " Mary" with its space; or an id, #7. '
+                "help": 'attribute the logit of a next token on the page: " Mary" with its space; or an id, #7. '
                 "Needs a model that predicts tokens, such as --model smollm2",
             },
-            "--minus": {"help": "with --target: a token whose logit is subtracted"},
-            "--at": {"default": None, "help": "with --target: position to read, -1 is the last (default)"},
-            "--csv": {"help": "also write the numbers as a table, one row per cell"},
+            "--minus": {"help": "with --target: token whose logit is subtracted"},
+            "--at": {
+                "default": None,
+                "help": "with --target: position whose logits are read, -1 is the last (default)",
+            },
+            "--csv": {"help": "write the numbers as a table, one row per cell"},
         }
     ),
 )
 
 
 def read_scopes(given: str | None) -> list[str] | None:
-    """The scopes asked for, None for all.
+    """Scopes of the option, None for all.
 
     Raises:
-        InputError: for a name that no order has.
+        InputError: for an unknown scope.
     """
     if given is None:
         return None
@@ -137,10 +140,10 @@ def read_scopes(given: str | None) -> list[str] | None:
 
 
 def check_against(model: Outline, layers: Iterable[int] | None, scopes: list[str] | None) -> None:
-    """Refuse what a model that is not loaded yet is known not to have.
+    """Refuse layers and scopes that a model does not have, before it is loaded.
 
     Raises:
-        InputError: for a layer or a scope that it lacks.
+        InputError: for such a layer or scope.
     """
     n_layers = model.n_layers
     for layer in layers or ():
@@ -153,7 +156,7 @@ def check_against(model: Outline, layers: Iterable[int] | None, scopes: list[str
 
 
 def _print(maps: "ContributionMaps") -> None:
-    """What the page shows at first sight, for a terminal."""
+    """Print the numbers that the page opens with."""
     from rich.text import Text
 
     from tl_ffblock.results.measures import contextualization_change
@@ -179,6 +182,6 @@ def _print(maps: "ContributionMaps") -> None:
     out.print(table(title, dict.fromkeys(("layer", *changes, "completeness\nerror"), True), rows))
     error, scope, layer, query = maps.worst_completeness()
     say(
-        f"parts sum to the model's own vectors: worst relative error {scientific(error)} ({scope}, layer {layer}, "
+        f"contributions sum to the model's own activations: worst relative error {scientific(error)} ({scope}, layer {layer}, "
         f"query {query} {visible(maps.tokens[query])!r})"
     )

@@ -1,4 +1,4 @@
-"""`tl-ffblock memory 12:305 --corpus FILE`: what turns a neuron on, by which token, and what it writes."""
+"""`tl-ffblock memory 12:305 --corpus FILE`: top-activating examples of a neuron, tokens that cause them, and promoted tokens."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tl_ffblock.memories.card import CardTrigger, MemoryCard
 
 SHOWN = 8
-"""Last tokens of a prefix that the table shows."""
+"""Number of tokens of a prefix in the table."""
 
 
 def run(options: argparse.Namespace) -> None:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     read = read_texts(Config(model=options.model, data=options.corpus, out=""))
     texts = [each.text for each in islice((one for one in read if isinstance(one, CorpusText)), options.limit)]
     if not texts:
-        raise InputError(f"--corpus {options.corpus}: there is no text in it.")
+        raise InputError(f"--corpus {options.corpus}: it has no text. Use another file.")
     model = load(options)
     from tl_ffblock.attribution import attribute
     from tl_ffblock.contributions import contribution_maps
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
 
     def write_page(file: Path) -> None:
         if text is None:
-            raise InputError(f"memory {card.memory} fired in none of these texts: give one to show it in with --text.")
+            raise InputError(f"memory {card.memory} has no activation in these texts: pass a text with --text.")
         contribution_maps(model, text, layers=int(pieces[0])).to_html(file, beside=card, view="memories")
 
     write_files(files, card, html=write_page)
@@ -74,10 +74,9 @@ def run(options: argparse.Namespace) -> None:
 
 COMMAND = Command(
     run,
-    help="what turns a neuron on, and what it writes",
-    description="Search a corpus for the prefixes at which a feed-forward neuron's activation is largest, say which of their "
-    "tokens contributed to it, and which tokens the neuron's value promotes; print tables, and write everything as JSON or as a "
-    "page if asked.",
+    help="what activates a neuron, and what it promotes",
+    description="Search a corpus for the prefixes with the largest activations of a feed-forward neuron (triggers), attribute each "
+    "activation to its tokens, and list the tokens that the neuron's value promotes. Prints tables. Options write JSON or a page.",
     arguments=arguments(
         {
             "memory": {"metavar": "LAYER:NEURON", "help": "such as 12:305; of an expert LAYER:EXPERT:NEURON"},
@@ -86,8 +85,13 @@ COMMAND = Command(
                 "metavar": "FILE",
                 "help": "texts, one per line (.txt), or .jsonl, .csv, .tsv, .conllu",
             },
-            "--limit": {"type": int, "default": 200, "metavar": "N", "help": "first texts that are read (default 200)"},
-            "--k": {"type": int, "default": 10, "metavar": "K", "help": "triggers and tokens (default 10)"},
+            "--limit": {"type": int, "default": 200, "metavar": "N", "help": "number of texts to read (default 200)"},
+            "--k": {
+                "type": int,
+                "default": 10,
+                "metavar": "K",
+                "help": "number of triggers and of tokens (default 10)",
+            },
             "--per": {
                 "choices": choices_of("memories", "Per"),
                 "default": "sentence",
@@ -96,26 +100,26 @@ COMMAND = Command(
             "--reading": {
                 "choices": choices_of("bridge", "Reading"),
                 "default": "final_norm",
-                "help": "how the value is read: by the model's own read-out (default), or by the unembedding alone",
+                "help": "read the value by the model's final norm and unembedding (default), or by the unembedding alone",
             },
             "--skip-first": {
                 "type": int,
                 "default": 1,
                 "metavar": "N",
-                "help": "first tokens that are not triggers (default 1)",
+                "help": "number of first tokens that are not triggers (default 1)",
             },
             "--text": {
                 "metavar": "TEXT",
-                "help": "a text to see the neuron in (default on a page: its first trigger's)",
+                "help": "text in which the neuron is shown (default on a page: its first trigger's)",
             },
             "--target": {
-                "help": 'what comes after TEXT, such as " Mary" or #7: what the neuron contributes to its logit',
+                "help": 'token after TEXT, such as " Mary" or #7: attribution of its logit to the neuron',
             },
             "--minus": {},
             "--model": {},
             "--device": {},
             "--json": {"help": "write the card"},
-            "--html": {"help": "write a page with the card beside the layer's maps"},
+            "--html": {"help": "write a page with the card and the layer's maps"},
         }
     ),
 )
@@ -141,7 +145,7 @@ def _print(card: "MemoryCard") -> None:
 
 
 def _triggers(triggers: "Iterable[CardTrigger]") -> Iterator[tuple[str, ...]]:
-    """One row per trigger: its end, what follows, and the token that contributed most to the coefficient."""
+    """One row per trigger: its end, the next token, and the token with the largest part of the activation."""
     for trigger in triggers:
         largest = max(trigger.parts) if trigger.coefficient > 0 else min(trigger.parts)
         most = trigger.parts.index(largest)

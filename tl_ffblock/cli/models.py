@@ -1,4 +1,4 @@
-"""`tl-ffblock models`: what can be loaded here, and what the scopes of each order are. Without torch."""
+"""`tl-ffblock models`: models that can be loaded, and the scopes of each order. Without torch."""
 
 import argparse
 
@@ -44,7 +44,7 @@ def run(_: argparse.Namespace) -> None:
 
 COMMAND = Command(
     run,
-    help="what can be loaded here, and which scopes there are",
+    help="models that can be loaded, and scopes",
     description="Models, blocks and scopes supported here.",
     arguments={},
 )

@@ -1,4 +1,4 @@
-"""`tl-ffblock replicate`: the paper's models and corpora through its studies."""
+"""`tl-ffblock replicate`: the paper's studies on its models and corpora."""
 
 import argparse
 import sys
@@ -21,12 +21,12 @@ SETTINGS = (
     "device",
     "examples",
 )
-"""Fields of a run's config that hold for all of them."""
+"""Config fields that hold for all study runs."""
 _FIELDS = {each.name: each for each in declared_fields(Config.__module__, "Config") if each.name in SETTINGS}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run, and say what came of it; returns the exit status."""
+    """Run the studies and print a summary; returns the exit status."""
     settings: dict[str, Any] = {name: getattr(options, name) for name in SETTINGS if getattr(options, name) is not None}
     refuse_idle(Config(model="", data="", out=options.out, **settings), "dataset")
     from tl_ffblock.experiments.kobayashi.replication import CORPORA, MODELS, STUDIES, replicate
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             **settings,
         )
     except KeyboardInterrupt:
-        print("what was computed is kept; run the same command again to continue", file=sys.stderr)
+        print("finished shards are kept; run the same command again to continue", file=sys.stderr)
         raise
     for model, why in found.failed.items():
         print(f"{model} left out: {why}", file=sys.stderr)
@@ -56,10 +56,10 @@ def run(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     run,
-    help="the paper's models and corpora through its studies, beside its numbers",
+    help="the paper's studies on its models and corpora, compared with its numbers",
     description="Run the studies of Kobayashi et al. 2024 on the paper's thirteen models and its corpora, which are read from "
-    "the Hugging Face hub or from folders, and compare them with what the paper says. Each model and corpus has a folder of its "
-    "own and continues where it was stopped. Exit status as of run; 1 also where a model could not be loaded.",
+    "the Hugging Face hub or from folders, and compare the results with the paper's. Each model and corpus has its own folder, "
+    "and continues after an interruption. Exit status as of run; 1 also if a model could not be loaded.",
     arguments={
         "--out": {"required": True, "metavar": "DIR", "help": "folder of all runs, of comparison.csv and index.html"},
         "--models": {"metavar": "NAME,NAME", "help": "names on the hub or folders (default: the paper's thirteen)"},

@@ -1,4 +1,4 @@
-"""`tl-ffblock run`: the options are the fields of the config and of the studies, their help is the text below them."""
+"""`tl-ffblock run`: its options are the fields of the config and of the studies, whose docstrings are the help."""
 
 import argparse
 import sys
@@ -27,17 +27,17 @@ DEFAULT_MODEL = "minilm"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run, and say what came of it; returns the exit status."""
-    with suppress(FileNotFoundError):  # of a folder that was removed under the process
+    """Run the studies and print a summary; returns the exit status."""
+    with suppress(FileNotFoundError):  # the current folder may be deleted
         if str(Path.cwd()) not in sys.path:
-            sys.path.append(str(Path.cwd()))  # where a study or a tagger of the user may be
+            sys.path.append(str(Path.cwd()))  # for studies and taggers of the user
     config, chosen = config_and_options(options)
     refuse_idle(config, data_format(config))
     config.check_out()
     try:
         finished = run_studies([study(name, **values) for name, values in chosen], config)
     except KeyboardInterrupt:
-        print("what was computed is kept; run the same command again to continue", file=sys.stderr)
+        print("finished shards are kept; run the same command again to continue", file=sys.stderr)
         raise
     for file in finished.damaged_shards:
         print(f"damaged and done again: {file}", file=sys.stderr)
@@ -62,10 +62,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def config_and_options(options: argparse.Namespace) -> tuple[Config, list[tuple[str, dict[str, Any]]]]:
-    """Give the config, and each study asked for with the options that were given.
+    """The config, and each study with its given options.
 
     Raises:
-        InputError: if the arguments mean no run, or an option is given of a study that is not run.
+        InputError: if the arguments are not valid, or an option belongs to a study that is not run.
     """
     names = study_names(options.studies)
     given: dict[str, dict[str, Any]] = {}
@@ -80,7 +80,7 @@ def config_and_options(options: argparse.Namespace) -> tuple[Config, list[tuple[
 
 
 def _groups() -> Iterator[tuple[str, Mapping[str, Argument]]]:
-    """By paper a heading, and after it the options of each of its studies."""
+    """Groups of options: per paper a heading, then the options of each of its studies."""
     for paper, title in PAPERS.items():
         yield f"studies of {title}", {}
         for name in studies_of(paper):
@@ -90,7 +90,7 @@ def _groups() -> Iterator[tuple[str, Mapping[str, Argument]]]:
 
 
 def _unasked(given: Sequence[str]) -> frozenset[str]:
-    """Groups of studies and papers that were not named; none where no study was."""
+    """Groups of studies and papers that were not named; empty if no study was named."""
     named = {name for argument in given for name in argument.split(",") if name in STUDIES}
     others = [f"options of {name}" for name in STUDIES if name not in named]
     others += [f"studies of {title}" for paper, title in PAPERS.items() if not named & set(studies_of(paper))]
@@ -101,12 +101,12 @@ COMMAND = Command(
     run,
     help="the paper's studies on a corpus: tables, figures and a report",
     description="Run studies of Kobayashi et al. 2024, Clark et al. 2019 and Geva et al. 2021, or your own, on a model and a "
-    "corpus. A run can be killed at any time and started again with the same command: it continues. Exit status: 0 complete; 3 "
-    "complete, but lines or sequences were left out (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments.",
+    "corpus. An interrupted run continues when the same command is run again. Exit status: 0 complete; 3 complete, but lines or "
+    "sequences were skipped (the table `problems` names them); 1 unfinished or failed; 2 wrong arguments.",
     arguments={
         "studies": {
             "metavar": "STUDY",
-            "help": "which study; several with commas between them share one pass over the data. There are "
+            "help": "studies to run; several, separated by commas, share one pass over the data. There are "
             f"{', '.join(STUDIES)}; one of your own is module:Class, found in this folder or on the path of Python.",
         },
         **{

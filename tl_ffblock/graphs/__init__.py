@@ -1,4 +1,4 @@
-"""Graphs of components: what flows through a position, what an attribution is made of, which edges matter."""
+"""Graphs of components: flow graphs, attribution graphs, and edges of edge attribution patching and circuits."""
 
 from tl_ffblock.graphs.attribution_graph import AttributionGraph
 from tl_ffblock.graphs.circuit import Circuit

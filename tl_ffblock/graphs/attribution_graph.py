@@ -1,19 +1,19 @@
-"""An attribution as a graph that conserves: what flows into a node and its own biases flow out of it.
+"""An attribution as a graph with conservation: edges into a node plus its intercept equal the edges out of it.
 
     serial layers:    resid -> heads -> resid_mid, resid -> resid_mid    resid_mid -> mlp -> next resid, resid_mid -> next resid
     parallel layers:  resid -> heads, mlp -> next resid                  resid -> next resid
 
-A weight is a signed share of the target. Between the residual stream at a layer's input, `in`, and at its output, `out`, at
-a position p:
+A weight is a signed attribution of the target. `in` is the residual stream at a layer's input, `out` that at its output. At a
+position p:
 
     serial:   in = sum over (head, query) of edges(p) + through     through + heads + own = inputs + past = mid
               out = past + mlps + own
     parallel: in = sum over (head, query) of edges(p) + inputs + past           out = past + heads + mlps + own
 
-Streams, edges, heads, what enters and what leaves the feed-forward are measured, each by a product of a tensor and the
-target's derivative by it; `through` and `past` follow from conservation. So do the intercepts, and these must be the named
-biases: of heads b_V and the shift of the norm before, of the stream b_O and shifts of norms in it, of the feed-forward its
-biases and the shift of the norm before.
+The attributions of streams, edges, heads, and feed-forward inputs and outputs are measured, each by a product of a tensor and the
+target's derivative by it. `through` and `past` follow from conservation. The intercepts do too, and must equal the named biases:
+b_V and the shift of the norm before for heads; b_O and shifts of norms in the stream for the stream; its biases and the
+shift of the norm before for the feed-forward.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _NAMES = {"head": "L{}H{}", "resid": "L{}.resid", "resid_mid": "L{}.resid_mid", 
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class AttributionGraph(Graph):
-    """An attribution of one sequence as a graph in which flows are conserved.
+    """Attribution of one sequence as a graph: edges into a node and its intercept sum to the edges out of it.
 
     Kinds of nodes are "token", "resid" (the residual stream at a layer's input), "head", "resid_mid" (between attention and
     feed-forward), "mlp", "target" and "pruned".
@@ -47,7 +47,7 @@ class AttributionGraph(Graph):
     own = renamed("own", "intercepts[:, 0]", lambda graph: graph.intercepts[:, 0].numpy())
 
     def imbalance(self) -> Float[np.ndarray, " node"]:
-        """Inflow and own share less outflow: 0 at all nodes but the tokens, which have no inflow, and the target, no outflow."""
+        """Sum of incoming edges and intercept minus outgoing edges: 0 at all nodes except tokens and the target [node]."""
         flow, weights = self.intercepts[:, 0].numpy(), self.weights[:, 0].numpy()
         np.add.at(flow, self.ends[:, 1].numpy(), weights)
         np.subtract.at(flow, self.ends[:, 0].numpy(), weights)
@@ -56,15 +56,15 @@ class AttributionGraph(Graph):
 
 @dataclass(frozen=True)
 class Flows:
-    """The measured flows of an attribution, float64, of all layers before its target.
+    """Measured attributions of all layers before a target, in float64, from which its graph is built.
 
-    `entering` are tokens with their positions and segments. `layers` are by name: "edges" [layer head query key] without what
-    values have from biases, "head_biases" [layer head pos] that part; "heads" [layer head pos]; "mlp_inputs" [layer pos] without
-    the shift of the norm before, "mlps"; named biases "own.head", "own.mlp", "own.stream" (with edits of users' hooks there)
-    and, of serial layers, "own.mid". `biases` are sums of all named biases and edits by the layer where they enter, -1 before
-    the first, `edits` the HookPoints that users' hooks edited, by the same layer. `size` is that of all shares together: a
-    target that nearly cancels makes the flows near it small, and not their rounding; biases must be met to `rtol` of it and of
-    the sizes of all flows there. `certificate` is the attribution's.
+    `entering` has tokens with position and segment embeddings. `layers` has, by name: "edges" [layer head query key] without the
+    constant part of values, "head_biases" [layer head pos] with it; "heads" [layer head pos]; "mlp_inputs" [layer pos] without
+    the shift of the norm before; "mlps" [layer pos]; named biases "own.head", "own.mlp", "own.stream" (with user edits of the
+    stream) and, in serial layers, "own.mid". `biases` has sums of all named biases and edits by the layer that adds them (-1
+    before the first), and `edits` the edited HookPoints by the same layer. `size` is the sum of absolute values of all
+    attributions. Named biases must be met to `rtol` of it and of the absolute values at the layer: in a target that nearly
+    cancels, values are small but their rounding is not. `certificate` is the attribution's, as text.
     """
 
     model: str
@@ -82,10 +82,10 @@ class Flows:
 
 
 def attribution_graph(flows: Flows) -> AttributionGraph:
-    """The graph of all flows that are not zero.
+    """Graph with an edge for every attribution that is not zero.
 
     Raises:
-        CompletenessError: if intercepts are not the named biases.
+        CompletenessError: if intercepts differ from the named biases.
     """
     draft = _Draft(flows)
     n_layers = len(flows.layers["edges"])
@@ -106,7 +106,7 @@ def attribution_graph(flows: Flows) -> AttributionGraph:
 
 
 def _add_layer(draft: "_Draft", layer: int, stream: Int[np.ndarray, " pos"]) -> Int[np.ndarray, " pos"]:
-    """The nodes of a layer after the stream at its input, and those of the stream at its output."""
+    """Add a layer after the nodes of its input stream; returns the nodes of its output stream."""
     measured = {name: tensor[layer] for name, tensor in draft.flows.layers.items()}
     named = {name.removeprefix("own."): measured.pop(name) for name in list(measured) if name.startswith("own.")}
     edges, biases, heads, inputs, mlps = (
@@ -149,7 +149,7 @@ def _add_layer(draft: "_Draft", layer: int, stream: Int[np.ndarray, " pos"]) -> 
 
 @dataclass
 class _Draft:
-    """Nodes, and source, target and share of edges, as they are made."""
+    """Nodes of a graph, and source, target and weight of its edges."""
 
     flows: Flows
     nodes: list[dict[str, Any]] = field(default_factory=list)
@@ -160,7 +160,7 @@ class _Draft:
     def add(
         self, kind: str, layer: int | None, own: Float[Tensor, "*head pos"], *, positions: bool = True
     ) -> Int[np.ndarray, "*head pos"]:
-        """Nodes of a kind with their intercepts, and their numbers."""
+        """Add nodes of a kind with their intercepts; returns their numbers."""
         first = len(self.nodes)
         for *head, position in np.ndindex(*own.shape):
             name = _NAMES.get(kind, kind).format(layer, *head)
@@ -170,7 +170,7 @@ class _Draft:
         return first + np.arange(own.numel()).reshape(own.shape)
 
     def connect(self, source: np.ndarray, target: np.ndarray, share: Tensor) -> None:
-        """Edges between nodes; what has fewer axes is repeated."""
+        """Add edges between nodes; arrays with fewer axes are broadcast."""
         ends = (np.broadcast_to(end, share.shape).ravel() for end in (source, target))
         self.edges.append((*ends, share.flatten().numpy()))
 
@@ -184,9 +184,9 @@ class _Draft:
                 where = f", layer {layer}" if 0 <= layer < len(flows.layers["edges"]) else ""
                 edits = f" Your hooks edit {', '.join(flows.edits[layer])}." if flows.edits.get(layer) else ""
                 raise CompletenessError(
-                    f"graph{where}: the intercept of {what} misses the named biases by {error:.1e} of the flows there and all "
-                    f"shares (tolerance {flows.rtol:.0e}).{edits} Edits inside a layer that add something have no node of their "
-                    "own; those of the residual stream at a layer's input or output have."
+                    f"graph{where}: the intercept of {what} differs from the named biases by {error:.1e} of the sum of absolute "
+                    f"values (tolerance {flows.rtol:.0e}).{edits} Hooks may scale anything, and add to the residual stream at a "
+                    "layer's input or output; other additions have no node. Remove them."
                 )
 
     def graph(self) -> AttributionGraph:

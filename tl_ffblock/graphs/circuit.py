@@ -1,5 +1,5 @@
 # Noun: circuit (Wang et al. 2023; Conmy et al. 2023; Mueller et al. 2025, MIB).
-"""Circuits: the edges between embeddings, heads, feed-forwards and a target that are kept when all others are ablated."""
+"""Circuits: edges between embeddings, heads, feed-forwards and a target that are kept when all others are ablated."""
 
 import heapq
 import json
@@ -29,26 +29,26 @@ from tl_ffblock.results.intervals import refuse_mixed
 from tl_ffblock.signatures import real, strict
 
 Scores: TypeAlias = EdgeGraph | Sequence[EdgeGraph]
-"""Scored edges: of one pair, or of several, whose scores are averaged."""
+"""Scored edges of one pair, or of several pairs, whose scores are averaged."""
 FRACTIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Sizes of circuits of MIB's circuit track, as parts of all edges."""
+"""Sizes of circuits in MIB's circuit track, as fractions of all edges."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Circuit(EdgeGraph):
-    """Chosen edges of a model, with their scores; `ffb.run_circuit` runs the model with all others ablated.
+    """A set of edges of a model, with scores. `ffb.run_circuit` runs the model with all other edges ablated.
 
     `first & second`, `first | second` and `first - second` are circuits, with the scores of the first where it has the edge.
     `edge in circuit` takes a pair of names, ("L3H5", "L7.mlp").
     """
 
     n_possible: int
-    """Edges of the whole model."""
+    """Number of edges of the whole model."""
 
     @classmethod
     def full(cls, model: Any) -> "Circuit":
-        """All edges of a model, each with score 0.
+        """Circuit with all edges of a model, each with score 0.
 
         Args:
             model: A TransformerBridge whose residual stream is a sum (no Post-LN).
@@ -78,17 +78,17 @@ class Circuit(EdgeGraph):
 
     @classmethod
     def of(cls, model: Any, edges: Iterable[tuple[str, str]]) -> "Circuit":
-        """Edges by the names of their senders and receivers, each with score 0.
+        """Circuit with named edges, each with score 0.
 
         Args:
             model: As in `full`.
-            edges: Such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v"), ("L7.mlp", "target")]; or a circuit of a model with the same
-                components, such as another checkpoint.
+            edges: Pairs of sender and receiver, such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v"), ("L7.mlp", "target")], or a
+                circuit of a model with the same components, such as another checkpoint.
 
         Raises:
             ScopeKeyError: if there is no such sender or receiver.
             InputError: if a receiver does not come after its sender.
-            UnsupportedModelError: as `full`.
+            UnsupportedModelError: as in `full`.
         """
         whole = cls.full(model)
         asked = {whole.numbers(edge) for edge in edges}
@@ -102,15 +102,15 @@ class Circuit(EdgeGraph):
 
     @classmethod
     def topn(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
-        """The n edges of largest score.
+        """Circuit with the n edges of largest score.
 
         Args:
-            scores: Edges of `attribution_patching(edges=True)` or `edge_patching`, or a circuit; of a list the mean score.
-            n: How many.
-            absolute: Whether by size; else the most positive.
+            scores: Edges of `attribution_patching(edges=True)` or `edge_patching`, or a circuit. Scores of a list are averaged.
+            n: Number of edges.
+            absolute: Whether edges are ordered by absolute score, otherwise by score.
 
         Raises:
-            InputError: if there are fewer edges, or the graphs of a list have other edges.
+            InputError: if there are fewer edges, or if the graphs of a list have different edges.
         """
         whole = _scored(scores, n)
         order = np.argsort(-_keys(whole, absolute=absolute), kind="stable")
@@ -118,15 +118,15 @@ class Circuit(EdgeGraph):
 
     @classmethod
     def threshold(cls, scores: Scores, least: float, *, absolute: bool = True) -> "Circuit":
-        """The edges of at least so large a score.
+        """Circuit with all edges of a minimal score.
 
         Args:
             scores: As in `topn`.
-            least: In the target's units.
-            absolute: Whether by size.
+            least: Minimal score, in the target's units.
+            absolute: Whether absolute scores are compared.
 
         Raises:
-            InputError: as `topn`, and if `least` is not a number.
+            InputError: as in `topn`, and if `least` is not a number.
         """
         if real(least) is None:
             raise InputError(f"least={brief(least)}: expected a number in the target's units.")
@@ -135,9 +135,9 @@ class Circuit(EdgeGraph):
 
     @classmethod
     def greedy(cls, scores: Scores, n: int, *, absolute: bool = True) -> "Circuit":
-        """N edges, each the largest that leads to a component from which the target is reached (Hanna et al. 2024).
+        """Circuit with n edges, each the largest into a component from which the target is reached (Hanna et al. 2024).
 
-        Fewer where the target is reached by fewer. Arguments and errors are those of `topn`.
+        It has fewer edges if fewer reach the target. Arguments and errors are those of `topn`.
         """
         whole = _scored(scores, n)
         chosen = np.zeros(len(whole), dtype=bool)
@@ -152,7 +152,7 @@ class Circuit(EdgeGraph):
             chosen[edge], sender = True, int(whole.ends[edge, 0])
             if sender not in reached:
                 reached.add(sender)
-                for before in into[sender]:  # an input that several heads read waits several times
+                for before in into[sender]:  # an input that several heads read is pushed several times
                     heapq.heappush(waiting, (-keys[before], before))
         return whole.choose(chosen)
 
@@ -164,28 +164,28 @@ class Circuit(EdgeGraph):
 
         Args:
             scores: As in `topn`.
-            fractions: Of all edges, each rounded down to whole edges; MIB's unless told otherwise.
-            greedy: Whether they are chosen as `greedy` does; else as `topn` does.
-            absolute: Whether by size.
+            fractions: Sizes as fractions of all edges, rounded down; the default is MIB's.
+            greedy: Whether edges are chosen as in `greedy`, otherwise as in `topn`.
+            absolute: Whether edges are ordered by absolute score.
 
         Raises:
-            InputError: as `topn`, and if a fraction is not between 0 and 1.
+            InputError: as in `topn`, and if a fraction is not between 0 and 1.
         """
         if not isinstance(fractions, list | tuple):
-            raise InputError(f"fractions={brief(fractions)}: expected a list of parts of all edges, from 0 to 1.")
+            raise InputError(f"fractions={brief(fractions)}: expected a list of fractions of all edges, from 0 to 1.")
         if wrong := [fraction for fraction in fractions if not 0 <= (-1 if real(fraction) is None else fraction) <= 1]:
-            raise InputError(f"fractions: {brief(wrong[0])}; expected parts of all edges, from 0 to 1.")
+            raise InputError(f"fractions: {brief(wrong[0])}; expected fractions of all edges, from 0 to 1.")
         whole = _scored(scores)
         choose = cls.greedy if greedy else cls.topn
         return tuple(choose(whole, int(fraction * whole.n_possible), absolute=absolute) for fraction in fractions)
 
     def top_nodes(self, scores: Result | pd.DataFrame, n: int) -> "Circuit":
-        """The edges among the n heads and feed-forwards of largest score, the embeddings and the target.
+        """Circuit with the edges among the n heads and feed-forwards of largest score, the embeddings and the target.
 
         Args:
-            scores: A table, or a result whose table has the columns kind ("head", "mlp"), layer, head and value, such as
-                `attribution_patching`; values of a component at several positions are summed.
-            n: How many components.
+            scores: A table, or a result whose table has the columns kind ("head", "mlp"), layer, head and value, such as that of
+                `attribution_patching`. Values of a component at several positions are summed.
+            n: Number of heads and feed-forwards.
 
         Raises:
             InputError: if the table has other columns, or fewer components.
@@ -198,7 +198,7 @@ class Circuit(EdgeGraph):
             )
         if "target" in table and table["target"].nunique() > 1:
             raise InputError(
-                "scores: a table of several targets, whose values are not to be summed; expected those of one target."
+                "scores: a table of several targets; expected one target, since values of different targets cannot be summed."
             )
         sums = table[table["kind"].isin(("head", "mlp"))].groupby(["kind", "layer", "head"])["value"].sum()
         if not 0 <= whole_number(n, "n") <= len(sums):
@@ -208,10 +208,10 @@ class Circuit(EdgeGraph):
         return self.among(names)
 
     def among(self, names: Collection[str]) -> "Circuit":
-        """The edges among some heads and feed-forwards, the embeddings and the target.
+        """Circuit with the edges among some heads and feed-forwards, the embeddings and the target.
 
         Args:
-            names: Such as ("L3H5", "L7.mlp").
+            names: Names of components, such as ("L3H5", "L7.mlp").
 
         Raises:
             InputError: if the model has no such component.
@@ -226,10 +226,10 @@ class Circuit(EdgeGraph):
         )
 
     def connected(self) -> "Circuit":
-        """The edges on a path from the embeddings to the target.
+        """Circuit with only the edges on a path from the embeddings to the target.
 
-        Under corrupted ablation the others change nothing: a component without kept inputs writes what it writes in the corrupted
-        run, and nobody reads a component without kept outputs.
+        With corrupted ablation the other edges have no effect. A component without kept inputs has its corrupted output, and a component
+        without kept outputs has no reader.
         """
         edges = list(zip(self.ends[:, 0].tolist(), self.readers, strict=True))
         reached, useful = {0}, {len(self.nodes) - 1}
@@ -242,22 +242,22 @@ class Circuit(EdgeGraph):
         return self.choose(np.array([a in reached and not useful.isdisjoint(to) for a, to in edges], dtype=bool))
 
     def choose(self, chosen: Bool[np.ndarray, " edge"]) -> "Circuit":
-        """Some of its edges.
+        """Circuit with some of its edges.
 
         Args:
-            chosen: Whether each edge is one of them.
+            chosen: Mask of the edges to keep.
         """
         rows = torch.from_numpy(np.flatnonzero(chosen))
         return replace(self, ends=self.ends[rows], weights=self.weights[rows], sizes=self.sizes[rows], kept=1.0)
 
     @property
     def n_edges(self) -> int:
-        """How many edges it has."""
+        """Number of edges."""
         return len(self.ends)
 
     @property
     def components(self) -> tuple[str, ...]:
-        """Names of the embeddings, heads and feed-forwards that an edge touches, without the target."""
+        """Names of the embeddings, heads and feed-forwards that have an edge, without the target."""
         read = {reader for of_edge in self.readers for reader in of_edge} - {len(self.nodes) - 1}
         return tuple(self.nodes[number].name for number in sorted(read | set(self.ends[:, 0].tolist())))
 
@@ -284,7 +284,7 @@ class Circuit(EdgeGraph):
         return replace(self, ends=ends[order], weights=weights[order], sizes=weights[order, 0].abs())
 
     def _in(self, other: "Circuit") -> Bool[np.ndarray, " edge"]:
-        """Which of its edges another circuit has, too."""
+        """Mask of the edges that another circuit also has."""
         if not isinstance(other, Circuit):
             raise InputError(f"a circuit and a {type(other).__name__}: expected two circuits.")
         if [node.name for node in self.nodes] != [node.name for node in other.nodes]:
@@ -296,7 +296,7 @@ class Circuit(EdgeGraph):
 
     @property
     def readers(self) -> list[tuple[int, ...]]:
-        """By edge, numbers of the components that read what it leads to: of a key or value input all heads that share it."""
+        """By edge: indices of the components that read its receiver; several if heads share a key or value input."""
         heads = defaultdict[int, list[int]](list)
         for read, head in self._reads():
             heads[read].append(head)
@@ -309,7 +309,7 @@ class Circuit(EdgeGraph):
             )
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """Its size, and its largest edges."""
+        """Size of the circuit, and its largest edges."""
         of_all = f"{len(self.ends)} of {self.n_possible} edges ({len(self.ends) / self.n_possible:.2%})"
         lines: dict[str, object] = {"components": len(self.components)}
         if self.targets and len(self.ends):
@@ -318,10 +318,10 @@ class Circuit(EdgeGraph):
         return f"{of_all} of {self.model}", lines
 
     def to_mib_json(self, path: str | PathLike[str], model: Any) -> Path:
-        """Write the file of EAP-IG and of MIB's circuit track: "cfg", "nodes" and "edges" with "score" and "in_graph".
+        """Write a file for EAP-IG and MIB's circuit track: "cfg", "nodes" and "edges" with "score" and "in_graph".
 
-        The file has every edge of the model; those outside the circuit have score 0. An edge into a key or value input that
-        several heads share is one edge into each of these heads, with an equal part of the score.
+        The file has every edge of the model; edges outside the circuit have score 0. An edge into a key or value input that
+        several heads share is written as one edge per head, with the score divided equally.
 
         Args:
             path: File to write.
@@ -331,7 +331,7 @@ class Circuit(EdgeGraph):
             InputError: if the circuit is of another model, or the folder does not exist.
         """
         known, full = identify(model), Circuit.full(model)
-        kept_edges(EdgeAblation.of(known), self)  # which refuses another model's
+        kept_edges(EdgeAblation.of(known), self)  # refuses a circuit of another model
         own = dict(zip(map(tuple, self.ends.tolist()), self.weights[:, 0].tolist(), strict=True))
         edges = {
             name: {"score": own.get(ends, 0.0) / len(names), "in_graph": ends in own}
@@ -348,7 +348,7 @@ class Circuit(EdgeGraph):
 
     @classmethod
     def from_mib_json(cls, path: str | PathLike[str], model: Any) -> "Circuit":
-        """The circuit of a file that EAP-IG, MIB's circuit track or `to_mib_json` wrote; all scored edges where none is "in_graph".
+        """Read a file from EAP-IG, MIB's circuit track or `to_mib_json`. If no edge is "in_graph", all scored edges are kept.
 
         Scores of edges into heads that share a key or value input are summed.
 
@@ -357,8 +357,8 @@ class Circuit(EdgeGraph):
             model: The model of the file.
 
         Raises:
-            MapFileError: if it is not such a file, has edges of another model, or keeps an edge into one of the heads that share
-                an input and not into another.
+            MapFileError: if it is not such a file, has edges of another model, or keeps an edge into only some of the heads that
+                share an input.
             FileNotFoundError: if there is no such file.
         """
         full, known = cls.full(model), identify(model)
@@ -366,7 +366,9 @@ class Circuit(EdgeGraph):
         sizes = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
         for name, own in sizes.items():
             if cfg.get(name, own) != own:
-                raise MapFileError(f"{path} is of a model of {name} {brief(cfg[name])}, and {full.model} has {own}.")
+                raise MapFileError(
+                    f"{path} is of a model with {name} {brief(cfg[name])}: expected {own}, as in {full.model}."
+                )
         scores, inside = np.zeros(len(full)), np.zeros(len(full), dtype=bool)
         for edge, names in enumerate(full.mib_names()):
             found = [held.pop(name) for name in names if name in held]
@@ -384,7 +386,7 @@ class Circuit(EdgeGraph):
         return scored.choose(inside if inside.any() else scores != 0)
 
     def mib_names(self) -> Iterator[list[str]]:
-        """Of every edge its names in EAP-IG: one for each query head that reads a key or value input."""
+        """By edge: its names in EAP-IG, one per query head that reads a key or value input."""
         for (sender, receiver), readers in zip(self.ends.tolist(), self.readers, strict=True):
             kind = self.nodes[receiver].kind
             read = f"<{kind[0]}>" if kind in ("query", "key", "value") else ""
@@ -393,7 +395,7 @@ class Circuit(EdgeGraph):
 
 
 def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender receiver"]:
-    """The edges of a circuit as `EdgeAblation` numbers them.
+    """Mask of a circuit's edges, as numbered in `EdgeAblation`.
 
     Raises:
         InputError: if the circuit is of a model with other components or other weights.
@@ -402,29 +404,29 @@ def kept_edges(edges: EdgeAblation, circuit: Circuit) -> Bool[Tensor, "sender re
     if [node.name for node in circuit.nodes] != expected:
         raise InputError(
             f"a circuit of {circuit.model} with {len(circuit.nodes)} components and inputs; {edges.model.name} has "
-            f"{len(expected)}. Make the circuit with this model."
+            f"{len(expected)}. Build the circuit with this model."
         )
     refuse_other_model("the circuit", circuit.fingerprint, edges.model)
     return circuit.present
 
 
 def _components(edges: EdgeAblation) -> tuple[Component, ...]:
-    """The components of a model and their inputs."""
+    """Components of a model and their inputs."""
     every = edge_components(edges.model.n_layers, edges.model.n_heads, edges.n_kv, fed=edges.fed)
     return tuple(node for node in every if node.kind != REMAINING)
 
 
 def _scored(scores: Scores, n: int = 0) -> Circuit:
-    """All scored edges as one circuit, of which n are to be chosen."""
+    """All scored edges as one circuit; checks that `n` can be chosen."""
     graphs: list[Any] = list(scores) if isinstance(scores, list | tuple) else [scores]
     if not graphs or not all(isinstance(graph, EdgeGraph) for graph in graphs):
         raise InputError(
-            f"scores={brief(scores)}: expected edges, as attribution_patching(edges=True) has them, or a list."
+            f"scores={brief(scores)}: expected edges, as attribution_patching(edges=True) returns them, or a list."
         )
     refuse_mixed(graphs, "average")
     whole, *others = circuits = [_all_edges(graph) for graph in graphs]
     if not all(torch.equal(other.ends, whole.ends) for other in others):
-        raise InputError("scores: graphs with other edges; expected those of one model, all edges of each.")
+        raise InputError("scores: graphs with different edges; expected all edges of one model in each.")
     weights = torch.stack([circuit.weights for circuit in circuits]).mean(dim=0)
     if not 0 <= whole_number(n, "n") <= len(whole):
         raise InputError(f"n={n}: expected 0 to {len(whole)}, the number of edges.")
@@ -432,11 +434,11 @@ def _scored(scores: Scores, n: int = 0) -> Circuit:
 
 
 def _all_edges(graph: EdgeGraph) -> Circuit:
-    """Its edges but those of what remains."""
+    """All edges except those of "remaining"."""
     if isinstance(graph, Circuit):
         return graph
     if any(node.kind == PRUNED for node in graph.nodes):
-        raise InputError("scores: a pruned graph; expected all edges.")
+        raise InputError("scores: a pruned graph; expected a graph with all edges.")
     rest = [number for number, node in enumerate(graph.nodes) if node.kind == REMAINING]
     known = ~torch.isin(graph.ends, torch.tensor(rest, dtype=graph.ends.dtype)).any(dim=1)
     ends = graph.ends[known]
@@ -456,13 +458,13 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
 
 
 def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
-    """What edges are ordered by, the largest first."""
+    """Keys that sort edges, the largest first."""
     scores = whole.weights[:, 0].double()
     return (scores.abs() if absolute else scores).numpy()
 
 
 def _mib_edges(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float, bool]]]:
-    """The sizes of a file's model, and score and membership of every edge."""
+    """Sizes of a file's model, and by edge its score and whether it is in the circuit."""
     content = read_json(path)
     if not isinstance(content, Mapping) or not all(
         isinstance(content.get(part), Mapping) for part in ("cfg", "nodes", "edges")

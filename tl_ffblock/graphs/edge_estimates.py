@@ -1,7 +1,7 @@
-"""Edges between components, estimated: the graph of edge attribution patching (Syed et al. 2023).
+"""Estimated edges between components: the graph of edge attribution patching (Syed et al. 2023).
 
-Senders are the residual stream at the first layer, heads and feed-forwards; receivers the query, key and value inputs of
-heads (of key-value heads, "L3KV1.k", where queries share them), feed-forwards and the target.
+Senders are the embeddings (the first residual stream), heads and feed-forwards. Receivers are the query, key and value inputs of
+heads (of key-value heads, "L3KV1.k", if queries share them), feed-forwards and the target.
 """
 
 from collections import Counter, defaultdict
@@ -29,29 +29,29 @@ class EdgeGraph(Graph):
     """Edges from senders to receivers: estimates, measured effects, or the edges of a circuit."""
 
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     TRUNK = ()
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of edges of which there is a mean."""
+        """What edges must have in common to be averaged."""
         quantity = self.targets[0].quantity if self.targets else ""
         return {"quantity": quantity, "model": self.model, "fingerprint": self.fingerprint}
 
     @property
     def senders(self) -> tuple[str, ...]:
-        """Names of what sends, "remaining" last where there is such a sender."""
+        """Names of senders; "remaining", if present, is last."""
         return tuple(node.name for node in self.nodes if node.kind in SENDERS)
 
     @property
     def receivers(self) -> tuple[str, ...]:
-        """Names of what receives, "target" last."""
+        """Names of receivers, "target" last."""
         return tuple(node.name for node in self.nodes if node.kind in RECEIVERS)
 
     @property
     def values(self) -> Float[Tensor, "sender receiver *pos"]:
-        """All edges as a matrix; 0 where there is no edge."""
+        """All edges as a matrix; 0 if there is no edge."""
         return self._matrix(self.weights[:, 0])
 
     @property
@@ -60,21 +60,21 @@ class EdgeGraph(Graph):
         return self._matrix(torch.ones(len(self.ends), dtype=torch.bool))
 
     def __getitem__(self, edge: tuple[str, str]) -> Float[Tensor, "*pos"]:
-        """One edge, `edges["L3H5", "L7.mlp"]`; names as `eap_name` writes them are read, too.
+        """Value of one edge, `edges["L3H5", "L7.mlp"]`. Names in the format of `eap_name` are accepted too.
 
         Raises:
-            ScopeKeyError: if there is no such sender or receiver, or no edge from one to the other.
+            ScopeKeyError: if there is no such sender or receiver, or no edge between them.
         """
         row, column = self.numbers(edge)
         if not self.present[row, column]:
             sender, receiver = self.senders[row], self.receivers[column]
             raise ScopeKeyError(
-                f"no edge from {sender} to {receiver} here; it may be that {receiver} does not come after {sender}."
+                f"no edge from {sender} to {receiver} in this graph: a receiver must come after its sender."
             )
         return self.values[row, column]
 
     def numbers(self, edge: tuple[str, str]) -> tuple[int, int]:
-        """The row and the column of an edge in `values`.
+        """Row and column of an edge in `values`.
 
         Raises:
             ScopeKeyError: if there is no such sender or receiver.
@@ -92,7 +92,7 @@ class EdgeGraph(Graph):
         return senders.index(sender), receivers.index(receiver)
 
     def _reads(self) -> Iterator[tuple[int, int]]:
-        """Inputs of heads with the heads that read them: several where they share a key-value head."""
+        """Inputs of heads with the heads that read them: several if they share a key-value head."""
         heads: dict[int | None, list[int]] = defaultdict(list)
         for number, node in enumerate(self.nodes):
             if node.kind == "head":
@@ -104,10 +104,10 @@ class EdgeGraph(Graph):
                 yield from ((number, head) for head in heads[node.layer][node.head * each : (node.head + 1) * each])
 
     def _matrix(self, values: Tensor) -> Tensor:
-        """Values of edges as a matrix of senders and receivers."""
+        """Values of edges as a matrix [sender receiver]."""
         kinds = [node.kind for node in self.nodes]
         sides = torch.tensor([[kind in SENDERS for kind in kinds], [kind in RECEIVERS for kind in kinds]])
-        known = sides[0, self.ends[:, 0]] & sides[1, self.ends[:, 1]]  # a pruned graph has edges of others
+        known = sides[0, self.ends[:, 0]] & sides[1, self.ends[:, 1]]  # edges of "pruned" have neither
         numbers = sides.cumsum(dim=1) - 1
         matrix = values.new_zeros(*sides.sum(dim=1), *values.shape[1:])
         matrix[numbers[0, self.ends[:, 0]][known], numbers[1, self.ends[:, 1]][known]] = values[known]
@@ -117,19 +117,21 @@ class EdgeGraph(Graph):
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class EdgeEstimates(EdgeGraph):
-    """Estimated changes of a target, in its units, if a receiver alone read a sender's output of the corrupted run.
+    """Estimated changes of a target, in its units, if one receiver reads a sender's output of the corrupted prompt.
 
-    Laws, measured in every run: with "remaining" the edges into a receiver sum to `<change of its input, derivative there>`, through
-    the norm before it to first order, which is not the estimate of patching q, k or v (`attribution_patching(of="q")` is);
-    the edges out of a sender sum to the estimate of the sender itself. `certificate.streams` is the largest distance of the
-    senders' sum from the change of the residual stream where a receiver reads it, over the stream's norm: rounding where the
-    stream is a plain sum; in Post-LN and after norms in branches what norm scales do, which is "remaining" with edits.
-    `certificate.derivatives` is that of the derivatives by all inputs of a layer, with the skip connection, from that by the
-    residual stream: rounding. The labels are "clean→corrupted" where the two differ.
+    Two equations are checked. With "remaining", the edges into a receiver sum to `<change of its input, derivative there>`, with the
+    norm before it linearised. This is not the estimate of patching q, k or v (`attribution_patching(of="q")`). The edges out of a
+    sender sum to the estimate of the sender.
+
+    `certificate.streams` is the largest difference between the sum of senders' changes and the change of the residual stream,
+    relative to the stream's norm. It is rounding if the stream is a plain sum. In Post-LN, and with norms after branches, it has the
+    effect of norm scales, which is in "remaining", as are edits. `certificate.derivatives` is the largest difference between the sum of
+    derivatives by all inputs of a layer, with the skip connection, and that by the residual stream: rounding. Labels are
+    "clean→corrupted" where the two prompts differ.
     """
 
     at_positions: Float[Tensor, "edge pos"] | None = None
-    """The weights by position, where that was asked for."""
+    """Weights by position, with `edges="positions"`."""
 
     UNPRUNED = ("at_positions",)
 
@@ -139,24 +141,24 @@ class EdgeEstimates(EdgeGraph):
 
     @property
     def by_position(self) -> bool:
-        """Whether there is a number for every position."""
+        """Whether there is one number per position."""
         return self.at_positions is not None
 
     @property
     def values(self) -> Float[Tensor, "sender receiver *pos"]:
-        """All edges as a matrix, by position where that was asked for; 0 where no edge is possible."""
+        """All edges as a matrix, by position with `edges="positions"`; 0 if no edge is possible."""
         return self._matrix(self.weights[:, 0] if self.at_positions is None else self.at_positions)
 
     @property
     def possible(self) -> Bool[Tensor, "sender receiver"]:
-        """Whether the sender's output reaches the receiver's input past all attention and feed-forwards."""
+        """Whether the sender's output reaches the receiver's input through the residual stream alone."""
         return self.present
 
     def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
-        """One row per edge as of every graph; with positions one per edge and position, with "token" of it.
+        """One row per edge, as in every graph; with positions one row per edge and position, and a column "token".
 
         Args:
-            names: How components are written.
+            names: Format of component names.
         """
         frame = super().to_dataframe(names)
         if self.at_positions is None:
@@ -175,11 +177,11 @@ class EdgeEstimates(EdgeGraph):
 
 
 def edge_components(n_layers: int, n_heads: int, n_kv: int, *, fed: bool) -> list[Component]:
-    """All senders and receivers in the order of the computation, then what remains, and the target.
+    """All senders and receivers in the order of computation, then "remaining" and the target.
 
     Args:
-        n_layers: Of the model.
-        n_heads: Per layer.
+        n_layers: Number of layers.
+        n_heads: Heads per layer.
         n_kv: Key-value heads per layer.
         fed: Whether the layers have feed-forwards.
     """

@@ -1,23 +1,23 @@
-"""Flow graphs (VISIT, Katz and Belinkov 2023): what flows through one position of some layers; what enters a node sums to it.
+"""Flow graphs (VISIT, Katz and Belinkov 2023): vectors at one position in some layers, as nodes that are sums of their inputs.
 
-A layer is drawn along its program: one node per step, and more inside two of them.
+A layer is drawn along its program: one node per step, and further nodes inside attention and feed-forward.
 
     attention:     read -> qkv -> q_h -> k_j -> v_j -> head h -> heads -> rows of W_O -> attention
                                                                    |-> biases ----------^
     feed-forward:  read -> key n -> neuron n -> mlp
                      |-> biases in -> biases out ---^
 
-A node is entered in one way. Most are sums of vectors: what enters along edges, its own (biases) and the rest sum to it.
-The others are one vector times a coefficient, and what enters is a number: numbers along edges and its own sum to it.
+Most nodes are sums of vectors: edges, the node's own biases, and the pruned remainder sum to the vector. All other nodes are a
+vector times a coefficient: their edges and their own number sum to the coefficient.
 
-A head writes `sum_j P_ij v_j W_O`, heads together `sum_e z_e W_O[e]` over the rows of W_O; a neuron writes `m_n v_n`.
-Integrated Gradients make of its coefficient a product with what is read, and a number of biases: `m_n = <k_n, x> + b_n` with
-the local key `k_n = r w_n`, gated `A w_up + u B w_gate` (eq. 12-14). Rows and neurons that are not shown have a part from
-biases (of values, theirs, and the shift of the norm before) and one from tokens; the first goes through the nodes of the
-biases, the second is the rest.
+A head writes `sum_j P_ij v_j W_O`, all heads together `sum_e z_e W_O[e]` over the rows of W_O; a neuron writes `m_n v_n`.
+By Integrated Gradients its activation is a product with the input plus a constant from biases: `m_n = <k_n, x> + b_n`, with the
+local key `k_n = r w_n`, or `A w_up + u B w_gate` in gated blocks (eq. 12-14). Pruned rows and neurons have a part from biases
+(of values, their own, and the shift of the norm before) and one from tokens. The first goes through the nodes of the biases, the
+second is the remainder.
 
-Nodes have the tokens of their vectors by the model's own read-out (a logit lens), which correlates and proves nothing. `I_k(a, b)`
-of VISIT is the share of their k top tokens that two vectors have in common.
+Nodes have the top tokens of their vectors by the model's read-out (a logit lens). This is a correlation, not evidence of how the
+model uses the vector. `I_k(a, b)` of VISIT is the fraction of top k tokens that two vectors have in common.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ from tl_ffblock.result import Values
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict, whole
 
-# Vectors read at a time: a row of logits each.
+# Vectors per product with the unembedding: each has a row of logits.
 _CHUNK = 64
 # A vector, a number, or nothing.
 _Part: TypeAlias = Tensor | float | None
@@ -56,74 +56,73 @@ _Part: TypeAlias = Tensor | float | None
 @strict
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FlowNode(Component):
-    """A vector of a forward pass at one position, and its tokens.
+    """A vector of a forward pass at one position, with its top tokens.
 
     Its kind is "input", "norm", "qkv", "query", "key", "value", "head", "heads", "row" (of W_O), "bias", "attention", "sum",
-    "neuron key", "neuron" or "mlp". Values, rows and neurons are weighed, as they are written.
+    "neuron key", "neuron" or "mlp". Vectors of values, rows and neurons include their coefficient.
     """
 
     words: str = ""
-    """What it is, in words."""
+    """Name of the node in words."""
     norm: float = 0.0
     coefficient: float | None = None
-    """By what a row, a value or a neuron is weighed; `q k` of a key, where it is known."""
+    """Coefficient of a row, a value or a neuron; `q k` of a key, if it is known."""
     tokens: tuple[str, ...] = ()
-    """The tokens of the vector by the model's read-out, largest logit first; none where its vectors have no tokens."""
+    """Top tokens of the vector by the model's read-out, largest logit first; empty if it cannot be read."""
     entropy: float = float("nan")
-    """Of that reading, in nats."""
+    """Entropy of that reading, in nats."""
     ranks: tuple[int, ...] = ()
-    """Of each target's token: 1 is the top token, 0 where the target is not a token."""
+    """Rank of each target's token: 1 is the top token, 0 if the target is not a token."""
     probabilities: tuple[float, ...] = ()
-    """Of each target's token in that reading; NaN where the target is not a token."""
+    """Probability of each target's token in that reading; NaN if the target is not a token."""
     own: float = 0.0
-    """Norm of the node's intercept (biases), of a neuron's key that number."""
+    """Norm of the node's intercept (biases); for a neuron's key, the constant itself."""
     rest: float = 0.0
-    """Norm of the pruned contribution: what enters it along no edge."""
+    """Norm of the pruned remainder, which enters along no edge."""
     unseen: int = 0
-    """Of how many terms that is the sum."""
+    """Number of terms in the remainder."""
 
 
 @strict
 @dataclass(frozen=True, eq=False)
 class FlowVectors(Values):
-    """The vectors of a graph's nodes and edges; edges that are numbers have none."""
+    """Vectors of a graph's nodes and edges. Edges that are numbers have zero vectors."""
 
     nodes: Float[Tensor, "node d"]
     own: Float[Tensor, "node d"]
     rest: Float[Tensor, "node d"]
     edges: Float[Tensor, "edge d"]
-    """Zero where an edge is a number."""
+    """Zero if an edge is a number."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class FlowGraph(Graph):
-    """What flows through one position of some consecutive layers, from the first one's input to the last one's output.
+    """Graph of the vectors at one position in consecutive layers, from the first one's input to the last one's output.
 
-    What enters a node sums to it: along the edges, what the node adds itself, and the rest, which is pruned. Sizes of edges are
-    norms in the residual stream (unit "residual") or in a query's space ("query"), or numbers: `q k` ("score"; NaN where the
-    model does not show its rotated vectors), an attention weight ("attention"), or a coefficient ("activation"). Sizes of
-    different units cannot be compared with each other.
+    Edges into a node, its own biases and the pruned remainder sum to the node. Sizes of edges are norms in the residual stream (unit
+    "residual") or in a query's space ("query"), or numbers: `q k` ("score"; NaN if the model has no HookPoint for rotated
+    vectors), an attention weight ("attention"), or an activation ("activation"). Sizes of different units cannot be compared.
     """
 
     position: int
     layers: tuple[int, ...]
     nodes: tuple[FlowNode, ...]
-    """In the order of the computation."""
+    """In the order of computation."""
     vectors: FlowVectors | None = None
     """None in a pruned graph."""
 
     UNPRUNED = ("vectors",)
 
     def _measured(self) -> pd.DataFrame:
-        """With the entropy of what an edge carries, which is the reading of the node it leaves; NaN where it is a number."""
+        """Columns with the entropy of an edge's reading, which is that of its source; NaN if the edge is a number."""
         entropies = [getattr(node, "entropy", float("nan")) for node in self.nodes]
         carried = zip(self.ends[:, 0].tolist(), self.units, strict=True)
         of_edges = [entropies[source] if unit == "residual" else float("nan") for source, unit in carried]
         return super()._measured().assign(entropy=of_edges)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """Its size, the layers, the text, the position, the targets, and what was measured."""
+        """Size of the graph, layers, text, position, targets, and the certificate."""
         headline, lines = super().summary()
         first, last = self.layers[0], self.layers[-1]
         where = f"layer {first}" if first == last else f"layers {first} to {last}"
@@ -134,28 +133,28 @@ class FlowGraph(Graph):
 @strict
 @dataclass(frozen=True)
 class Pruning:
-    """How much of each layer is shown; None shows all. What is not shown is summed in the rest of the node it enters.
+    """Numbers of nodes per layer; None keeps all. Pruned terms are summed in the remainder of the node that they enter.
 
-    The numbers are those of Katz and Belinkov 2023, the choice of rows and neurons that of their program; that of their text is
-    `by="coefficient"`.
+    Defaults are those of Katz and Belinkov 2023. Rows and neurons are chosen as in their program; `by="coefficient"` chooses them as
+    in their text.
     """
 
     heads: int | None = 10
-    """Heads, by the norm of what they write."""
+    """Heads, by the norm of their output."""
     values: int | None = 2
     """Source tokens of each head, by attention."""
     rows: tuple[int, int] | None = (18, 7)
     """Rows of W_O with the largest and the most negative coefficient times norm."""
     memories: tuple[int, int] | None = (18, 7)
-    """Neurons of the feed-forward, likewise."""
+    """Neurons of the feed-forward with the largest and the most negative coefficient times norm."""
     by: Literal["contribution", "coefficient"] = "contribution"
-    """What rows and neurons are chosen by: the coefficient times the norm of what it multiplies, from both ends, as their program does;
-    or the size of the coefficient alone, as many as both numbers together, as their text says (A.5)."""
+    """How rows and neurons are chosen. "contribution": by coefficient times norm of the vector, from both ends, as in their program.
+    "coefficient": by the absolute coefficient, as many as both numbers together, as in their text (A.5)."""
     chosen: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    """Neurons by layer that are shown, and no others, in place of `memories`: `{29: [1066, 12]}`."""
+    """Neurons to keep, by layer, instead of `memories`: `{29: [1066, 12]}`."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not a number of things.
+        """Check the numbers.
 
         Raises:
             InputError: for a negative number.
@@ -175,7 +174,7 @@ class Pruning:
     def shown(
         self, coefficients: Float[Tensor, " item"], norms: Float[Tensor, " item"], counts: tuple[int, int] | None
     ) -> Int[Tensor, " shown"]:
-        """The rows or neurons that are shown, of these coefficients, which multiply vectors of these norms."""
+        """Indices of the kept rows or neurons, given their coefficients and the norms of their vectors."""
         if self.by == "coefficient" and counts is not None:
             return largest(coefficients.abs(), sum(counts))
         return ends(coefficients * norms, counts)
@@ -183,10 +182,10 @@ class Pruning:
     def neurons(
         self, layer: int, coefficients: Float[Tensor, " neuron"], norms: Float[Tensor, " neuron"]
     ) -> Int[Tensor, " shown"]:
-        """The neurons of a layer that are shown.
+        """Indices of the kept neurons of a layer.
 
         Raises:
-            InputError: if one was chosen that the layer does not have, or one twice.
+            InputError: if `chosen` has a neuron that the layer does not have, or one twice.
         """
         if layer not in self.chosen:
             return self.shown(coefficients, norms, self.memories)
@@ -200,19 +199,19 @@ class Pruning:
 
     @classmethod
     def off(cls) -> "Pruning":
-        """Everything is shown: for small models, or to check a sum."""
+        """Keep everything: for small models, or to check sums."""
         return cls(None, None, None, None)
 
 
 def largest(sizes: Float[Tensor, " item"], count: int | None) -> Int[Tensor, " shown"]:
-    """The items of the largest sizes, largest first; of None all, in their order."""
+    """Indices of the largest sizes, largest first; None keeps all in their order."""
     if count is None:
         return torch.arange(len(sizes), device=sizes.device)
     return sizes.topk(min(count, len(sizes))).indices
 
 
 def ends(signed: Float[Tensor, " item"], counts: tuple[int, int] | None) -> Int[Tensor, " shown"]:
-    """The items of the largest numbers, then those of the smallest; none twice, of None all in their order."""
+    """Indices of the largest numbers, then of the smallest, each once; None keeps all in their order."""
     if counts is None:
         return torch.arange(len(signed), device=signed.device)
     order = signed.argsort(descending=True, stable=True)
@@ -222,10 +221,10 @@ def ends(signed: Float[Tensor, " item"], counts: tuple[int, int] | None) -> Int[
 
 @dataclass
 class Draft:
-    """A flow graph while it is drawn, and how far what enters each node is from it: sources come before what they enter.
+    """A flow graph under construction, with the error of each node's sum. Sources come before their receivers.
 
-    Errors of shares are relative to the targets' `sizes`, too. `vectors` are each node's, its own and its rest; `edges` are
-    source, target, size, unit, shares and vector; `errors` by node what all that enters misses of it, relative to it.
+    Errors of attributions are relative to the targets' `sizes` too. `vectors` has each node's vector, own biases and remainder.
+    `edges` has source, target, size, unit, attributions and vector. `errors` has, by node, the relative error of its sum.
     """
 
     position: int
@@ -249,17 +248,17 @@ class Draft:
         whole: Float[Tensor, " d"] | None = None,
         unit: str = "residual",
     ) -> int:
-        """Add a node that is a sum of vectors, or the first input, which nothing enters; its number.
+        """Add a node that is a sum of vectors, or the first input, which has no edges; returns its number.
 
         Args:
-            node: What it is.
+            node: The node.
             vector: Its vector.
-            by: The targets' derivatives by it; None where nothing of a target flows (the pattern is that of the forward pass).
-            entering: What enters it, by source.
-            own: What it adds itself.
-            rest: What enters it and is not shown.
-            whole: The model's own tensor, with which the sum is compared; None where it makes no such tensor.
-            unit: Of the sizes of what enters.
+            by: Derivatives of the targets by it; None if no target depends on it (attention patterns are constants).
+            entering: By source: the vector of the edge.
+            own: The node's own biases.
+            rest: Sum of the pruned terms.
+            whole: The model's own tensor, to compare with the sum; None if the model has none.
+            unit: Unit of the edges' sizes.
         """
         parts = [part for part in (*entering.values(), own, rest) if part is not None]
         error, expected = 0.0, vector if whole is None else whole
@@ -281,17 +280,17 @@ class Draft:
         largest: float = 0.0,
         rounding: float = 0.0,
     ) -> int:
-        """Add a node that is a vector times a coefficient, which is the sum of two numbers: one enters, `node.own` is its own.
+        """Add a node that is a vector times a coefficient. The coefficient is the sum of one edge and `node.own`.
 
         Args:
-            node: What it is.
+            node: The node.
             vector: Its vector.
-            by: The targets' derivatives by it.
-            entering: Source, number and unit.
-            by_coefficient: The targets' derivatives by the coefficient; None where what enters carries nothing of a target: the
-                node's share is then its own.
-            largest: The largest coefficient of its kind, by which one that is all but zero is measured.
-            rounding: How far rounding may put the coefficient from an exact one.
+            by: Derivatives of the targets by it.
+            entering: Source, number and unit of the edge.
+            by_coefficient: Derivatives of the targets by the coefficient; None if no target depends on the edge. The attribution
+                is then all the node's own.
+            largest: Largest coefficient of its kind; the error of a coefficient near zero is relative to it.
+            rounding: Largest rounding error of the coefficient.
         """
         source, number, unit = entering
         error, coefficient = 0.0, node.coefficient
@@ -314,7 +313,7 @@ class Draft:
         own: _Part,
         rest: _Part,
     ) -> tuple[Tensor, list[Tensor], Tensor, Tensor]:
-        """What of each target flows through a node, along each edge into it, from its own and from its rest."""
+        """By target: attributions to a node, to each edge into it, to its own biases and to its remainder."""
         of_edges = [self._share(by, part) for part in entering]
         return self._share(*through), of_edges, self._share(by, own), self._share(by, rest)
 
@@ -352,17 +351,17 @@ class Draft:
 
 
 def _relative(miss: Tensor, size: float, largest: Tensor) -> float:
-    """An error over the size of a sum; where that cancels, a thousandth of its largest term stands for its size."""
+    """Error relative to the size of a sum, or to a thousandth of its largest term if the sum is smaller."""
     size = max(size, CANCELLED * float(largest))
     return float(miss) / size if size else float(miss)
 
 
 @dataclass(frozen=True)
 class LayerFlow:
-    """A layer of a forward pass at the position that is drawn.
+    """One layer of a forward pass, at the position of the graph.
 
-    `record` is of all positions; `by` are the targets' derivatives by the tensor at every scope and by the layer's input, at
-    the position; `by_read` those by what attention reads there, through its values; `eps` is the unit of rounding.
+    `record` has all positions. `by` has the targets' derivatives at the position by the tensor of every scope and by the layer's
+    input. `by_read` has those by attention's input, through values. `eps` is the unit of rounding.
     """
 
     draft: Draft
@@ -374,7 +373,7 @@ class LayerFlow:
     eps: float
 
     def draw(self, entry: int) -> int:
-        """Draw the layer after the node of its input; the number of its output's node."""
+        """Add the layer after the node of its input; returns the number of its output's node."""
         steps, drawn = self._steps, {INPUT: entry}
         for step in steps:
             match step.operation:
@@ -384,7 +383,7 @@ class LayerFlow:
                     drawn[step.scope] = self._attention(step, drawn[of])
                 case Feed(of):
                     drawn[step.scope] = self._feed_forward(step, drawn[of], of)
-                # A parallel block adds three vectors at once: a sum that sums alone read has no node.
+                # A parallel block adds three vectors at once: an intermediate sum has no node.
                 case Add() if step is steps[-1] or any(
                     step.scope in reader.operands and not isinstance(reader.operation, Add) for reader in steps
                 ):
@@ -401,13 +400,13 @@ class LayerFlow:
         return steps_to_output(self.record.block.order)
 
     def _node(self, kind: str, part: str, words: str, **fields: Any) -> FlowNode:
-        """A node of the layer; `part` is what its name has after the layer's number."""
+        """A node of the layer; `part` is its name after the layer's number."""
         layer = self.record.layer
         common: dict[str, Any] = {"name": f"L{layer}{part}", "layer": layer, "position": self.draft.position}
         return FlowNode(kind=kind, words=words, **common | fields)
 
     def _stream(self, step: Step, otherwise: str) -> str:
-        """The name of a sum or norm where it is the residual stream."""
+        """Name of a sum or norm, if it is the residual stream."""
         layer, inner = self.record.layer, "resid_mid" if step.scope == "Atb" else otherwise
         return f"L{layer + 1}.resid" if step is self._steps[-1] else f"L{layer}.{inner}"
 
@@ -421,7 +420,7 @@ class LayerFlow:
         return [node for operand in step.operands for node in self._terms(operand, drawn)]
 
     def _norm(self, step: Step, of: int) -> int:
-        """The norm of a node's vector, or that node where the model has no norm here."""
+        """Add the norm of a node's vector; returns that node if the model has no norm here."""
         assert isinstance(step.operation, Normalise)
         norm, x = self.record.block.norm(step.operation.norm), self.draft.vectors[of][0]
         if not norm.divides:
@@ -435,10 +434,10 @@ class LayerFlow:
         return self.draft.sum(node, vector, by, {of: linear}, own=own, whole=whole)
 
     def _attention(self, step: Step, reads: int) -> int:
-        """Queries, keys, values, heads, and the rows of W_O; the number of attention's output."""
+        """Add queries, keys, values, heads, and the rows of W_O; returns the number of attention's output."""
         draft, record, i = self.draft, self.record, self.draft.position
         read = draft.vectors[reads][0]
-        node = self._node("qkv", ".qkv", "what queries, keys and values are made of")
+        node = self._node("qkv", ".qkv", "input of queries, keys and values")
         qkv = draft.sum(node, read, self.by_read, {reads: read})
         z = einsum(record.pattern[:, i], record.head_values, "head key, key head e -> head e")
         written = einsum(z, record.block.attention.w_o, "head e, head e d -> head d")
@@ -451,7 +450,7 @@ class LayerFlow:
         return self._rows(step, together, z)
 
     def _head(self, qkv: int, head: int, written: Float[Tensor, " d"], by: Float[Tensor, "target d"]) -> int:
-        """A head with its query and the keys and values it attends to most; the head's node."""
+        """Add a head with its query, and the keys and values with the largest attention weights; returns the head's node."""
         draft, record, i, weights = self.draft, self.record, self.draft.position, self.query_keys
         attended, w_o = record.pattern[head, i], record.block.attention.w_o[head]
         from_read = einsum(draft.vectors[qkv][0], weights.w_q[head], weights.w_k[head], "d, d e, c e -> c")
@@ -478,14 +477,14 @@ class LayerFlow:
         return x if norm is None else norm(x)
 
     def _score(self, head: int, j: int) -> float | None:
-        """`q k` of a pair as attention multiplies them: after rotations and norms of their own, before scale and mask."""
+        """`q k` of a pair, after rotation and norms of queries and keys, before scale and mask."""
         if self.record.query is None or self.record.key is None:
             return None
         query, key = self.record.query[self.draft.position, head], self.record.key[j]
         return float(query @ key[head // (self.record.query.shape[1] // len(key))])
 
     def _rows(self, step: Step, heads: int, z: Float[Tensor, "head e"]) -> int:
-        """Rows of W_O, biases and attention's output; its node."""
+        """Add rows of W_O, biases and attention's output; returns its node."""
         draft, record, by = self.draft, self.record, self.by[step.scope]
         attention = record.block.attention
         w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
@@ -508,7 +507,7 @@ class LayerFlow:
         return draft.sum(node, whole, by, self._written(written), rest=rest, whole=whole)
 
     def _feed_forward(self, step: Step, reads: int, operand: str) -> int:
-        """Keys and values of neurons, and biases; the number of the feed-forward's output."""
+        """Add keys and values of neurons, and biases; returns the number of the feed-forward's output."""
         draft, by = self.draft, self.by[step.scope]
         neurons = neurons_at(self.record, draft.position, operand, self.eps)
         read, m, values = draft.vectors[reads][0], neurons.coefficients, neurons.values
@@ -529,7 +528,7 @@ class LayerFlow:
         return draft.sum(node, whole, by, self._written(written), rest=(by_tokens * hidden) @ values, whole=whole)
 
     def _neuron(self, reads: int, neurons: "Neurons", neuron: int, by: Float[Tensor, "target d"]) -> int:
-        """Key and value of a neuron; the value's node."""
+        """Add key and value of a neuron; returns the value's node."""
         draft, name = self.draft, neuron_name(self.record.block, neuron)
         coefficient, value, read = float(neurons.coefficients[neuron]), neurons.values[neuron], draft.vectors[reads][0]
         # Two products are rounded, this one and the model's: |fl(<k, x>) - <k, x>| <= eps sum_j |k_j x_j|.
@@ -554,10 +553,10 @@ def _hidden(number: int, shown: Tensor) -> Bool[Tensor, " item"]:
 
 @dataclass(frozen=True)
 class Neurons:
-    """A layer's neurons at one position, experts one after the other.
+    """Neurons of a layer at one position; experts are concatenated.
 
-    The key k_n is what the coefficient's product with is, m_n the model's own coefficient, b_n its part that is not a product with
-    the input, `rounding` how far rounding may put m_n from an exact one; b_out of experts is weighed by the router.
+    The activation is `m_n = <k_n, x> + b_n`: `keys` k_n, `coefficients` m_n as the model computes them, `biases` b_n. `rounding` is
+    the largest rounding error of m_n. The output bias of experts is weighted by the router.
     """
 
     keys: Float[Tensor, "neuron d"]
@@ -569,11 +568,11 @@ class Neurons:
 
 
 def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> Neurons:
-    """The neurons of a forward pass at one position.
+    """Neurons of a forward pass at one position.
 
     Args:
-        record: The layer's.
-        position: The query.
+        record: The layer record.
+        position: The query position.
         operand: The scope that the feed-forward reads.
         eps: The unit of rounding.
     """
@@ -601,23 +600,23 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
 def read_vectors(
     model: Model, vectors: Float[Tensor, "vector d"], targets: Sequence[int | None], n_tokens: int
 ) -> list[dict[str, Any]]:
-    """Of each vector its top tokens, the entropy of the reading, and ranks and probabilities of targets, by name.
+    """Logit lens of vectors, by name of field: top tokens, entropy, and ranks and probabilities of targets.
 
-    The reading is through the final norm, the head and the unembedding of the model; where that gives no tokens, or a target
-    is none, there are none, entropy and probabilities are NaN, and ranks 0.
+    It uses the model's final norm, head and unembedding. If the model cannot read vectors, or a target is None, there are no tokens,
+    entropy and probabilities are NaN, and ranks are 0.
 
     Args:
         model: The model.
-        vectors: Of the residual stream's space.
+        vectors: Vectors of the residual stream's space.
         targets: Token ids to find; None for a target that is not a token.
-        n_tokens: How many top tokens.
+        n_tokens: Number of top tokens.
 
     Raises:
-        IdentityError: if the read-out of the model's last layer is not its logits.
+        IdentityError: if the read-out of the model's last layer differs from its logits.
     """
     try:
         readout = read_out(model, "final_norm")
-    except UnsupportedModelError:  # no unembedding, or one that was never trained
+    except UnsupportedModelError:  # no unembedding, or an untrained one
         return [{"ranks": (0,) * len(targets), "probabilities": (float("nan"),) * len(targets)}] * len(vectors)
     known = torch.tensor([0 if target is None else target for target in targets], dtype=torch.long)
     unknown = torch.tensor([target is None for target in targets], dtype=torch.bool)
@@ -650,16 +649,16 @@ def read_vectors(
 def top_tokens(
     model: Any, vectors: Float[Tensor, "vector d_model"], k: int = 50, *, reading: Reading = "final_norm"
 ) -> Int[Tensor, "vector k"]:
-    """The ids of the k tokens of the largest logits of each vector, largest logit first.
+    """Ids of the k tokens with the largest logits of each vector [vector k], largest logit first.
 
     Args:
         model: As in `flow_graph`.
-        vectors: Of the residual stream, such as `graph.vectors.nodes`.
-        k: How many.
-        reading: By the model's own read-out, or "direction": by the unembedding alone.
+        vectors: Vectors of the residual stream's space, such as `graph.vectors.nodes`.
+        k: Number of tokens.
+        reading: "final_norm", the model's own read-out, or "direction", the unembedding alone.
 
     Raises:
-        InputError: if `k` is not positive, or `reading` unknown.
+        InputError: if `k` is not positive, or `reading` is unknown.
         UnsupportedModelError: for a model without a trained head.
     """
     whole_number(k, "k", at_least=1)
@@ -668,10 +667,10 @@ def top_tokens(
     if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
         given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is a {type(vectors).__name__}"
         raise InputError(
-            f"vectors {given}: expected a tensor [vector, {width}] of {known.name}; of one vector give vector[None]."
+            f"vectors {given}: expected a tensor [vector, {width}] of {known.name}. For one vector pass vector[None]."
         )
     if not bool(vectors.isfinite().all()):
-        raise InputError("vectors holds NaN or infinity: no token is more probable than another.")
+        raise InputError("vectors has NaN or infinity: expected finite numbers.")
     return torch.cat(
         [logits.topk(min(k, logits.shape[-1])).indices.cpu() for logits in readout.in_chunks(vectors, _CHUNK)]
     )
@@ -679,18 +678,17 @@ def top_tokens(
 
 @strict
 def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Float[Tensor, " pair"]:
-    """`I_k` of each pair: the share of the first's tokens that are among the second's.
+    """`I_k` of each pair: the fraction of the first's tokens that are among the second's [pair].
 
-    1 for a vector and itself, symmetric; two vectors that have nothing to do with each other share `k / d_vocab` of theirs
-    on average only if all tokens are as likely: compare with random vectors, whose first tokens the model's norm and
-    unembedding choose.
+    It is symmetric, and 1 for equal vectors. Unrelated vectors have `k / d_vocab` on average only if all tokens are equally
+    likely. Compare with random vectors, whose top tokens depend on the model's norm and unembedding.
 
     Args:
-        first: Of `top_tokens`.
-        second: Of `top_tokens`, with the same k.
+        first: Result of `top_tokens`.
+        second: Result of `top_tokens`, with the same k.
 
     Raises:
-        InputError: if the two are not of equal shape.
+        InputError: if both have different shapes.
     """
     for name, ids in (("first", first), ("second", second)):
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
@@ -699,7 +697,7 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
                 if isinstance(ids, Tensor)
                 else f"is a {type(ids).__name__}"
             )
-            raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens gives them.")
+            raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens returns them.")
     if first.shape != second.shape:
-        raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected as many tokens of as many.")
+        raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected equal shapes [pair, k].")
     return (first[:, :, None] == second[:, None, :]).any(dim=-1).double().mean(dim=-1)

@@ -1,12 +1,11 @@
-"""One graph: components of a model at positions, and weighed edges between them.
+"""Graphs with components of a model at positions as nodes, and weighted edges.
 
-Flow graphs, attribution graphs and edge estimates are such graphs. A component has one name in all of them:
+Flow graphs, attribution graphs and edge estimates are such graphs. A component has the same name in all of them, so that their
+tables join on component and position:
 
     L23H3    head               L23H3.q .k .v   its inputs, L23KV1.k .v where heads share them    L23H3.z12   row of its W_O
     L23N102  neuron             L23N102.k       its key                                           L23.mlp     feed-forward
     L23.resid                   the residual stream at the layer's input, L23.resid_mid between attention and feed-forward
-
-so that their tables join on component and position.
 """
 
 import heapq
@@ -32,9 +31,9 @@ from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 
 Names: TypeAlias = Literal["components", "eap"]
-"""How components are written: "L23H3.q", or as programs for edge attribution patching do, "a23.h3<q>"."""
+"""Format of component names: "L23H3.q", or "a23.h3<q>" as in edge attribution patching programs."""
 PRUNED, REMAINING = "pruned", "remaining"
-"""Kind and name of the node that all edges lead through that were not kept, and of the sender of what no component sent."""
+"""Kind and name of the node for all pruned edges, and of the sender for changes that have no sender."""
 _BY_TARGET = {
     "shares": "value",
     "own_shares": "intercept",
@@ -42,7 +41,7 @@ _BY_TARGET = {
     "ranks": "rank",
     "probabilities": "probability",
 }
-"""Fields of nodes that have a number for each target, and their columns."""
+"""Fields of nodes with one number per target, and their columns."""
 _EAP = {
     r"L(\d+)H(\d+)": r"a\1.h\2",
     r"L(\d+)H(\d+)\.([qkv])": r"a\1.h\2<\3>",
@@ -56,11 +55,11 @@ G = TypeVar("G", bound="Graph")
 
 
 _NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-"""Characters that XML cannot hold; texts of tokens may."""
+"""Characters that XML cannot represent, but texts of tokens may have."""
 
 
 def _for_xml(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """A row of a table whose texts a GraphML or GEXF file can hold: other characters as their escapes."""
+    """A table row with texts that GraphML and GEXF can represent: other characters are escaped."""
     return {
         name: _NO_XML.sub(lambda found: ascii(found[0])[1:-1], value) if isinstance(value, str) else value
         for name, value in row.items()
@@ -70,7 +69,7 @@ def _for_xml(row: Mapping[Any, Any]) -> dict[str, Any]:
 @strict
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Component(Values):
-    """A part of a model, at a position or at all of them, and what of each target flows through it."""
+    """A node: a component of a model, at one position or at all, with its attributions."""
 
     name: str
     """Such as "L23H3", "L23H3.q", "L23.mlp" or "L23N1024"."""
@@ -79,24 +78,24 @@ class Component(Values):
     layer: int | None = None
     head: int | None = None
     index: int | None = None
-    """A neuron's or row's number."""
+    """Number of a neuron or row."""
     position: int | None = None
-    """None where it is of all positions."""
+    """None for all positions."""
     shares: tuple[float, ...] = ()
-    """What of each target flows through it, in the target's units."""
+    """By target: attribution to the component, in the target's units."""
     own_shares: tuple[float, ...] = ()
-    """Its intercept: what of that it adds itself (biases)."""
+    """By target: the node's intercept, the attribution to its own biases."""
     rest_shares: tuple[float, ...] = ()
-    """What of that enters it along no edge of the graph."""
+    """By target: the part that enters along no edge of the graph."""
 
     def label(self, names: Names = "components") -> str:
-        """Its name, with the position where it has one: "L23H3@4"."""
+        """Name, with the position if it has one: "L23H3@4"."""
         name = self.name if names == "components" else self.eap_name
         return name if self.position is None else f"{name}@{self.position}"
 
     @property
     def eap_name(self) -> str:
-        """Its name in programs for edge attribution patching, for exports: "a23.h3<q>", "m7", "input"."""
+        """Name in programs for edge attribution patching, used in exports: "a23.h3<q>", "m7", "input"."""
         found = (re.sub(form, other, self.name) for form, other in _EAP.items() if re.fullmatch(form, self.name))
         return next(found, self.name)
 
@@ -104,42 +103,42 @@ class Component(Values):
 @strict
 @dataclass(frozen=True)
 class Edge:
-    """An edge of a graph as one value."""
+    """One edge of a graph."""
 
     source: int
     target: int
-    """Numbers of nodes."""
+    """Indices of nodes."""
     size: float
     unit: str
     shares: tuple[float, ...]
-    """Its weight for each target."""
+    """Weight by target."""
 
 
 @strict
 @dataclass(frozen=True, eq=False)
 class GraphTarget(Values):
-    """A number of a forward pass that is attributed."""
+    """An attributed number of a forward pass."""
 
     name: str
     value: float
     token: str | None = None
-    """The token whose rank and probability nodes of a flow graph have; None where the target is none."""
+    """Token whose rank and probability are in the nodes of a flow graph; None if the target is not a token."""
     quantity: str = ""
-    """What kind of number it is, "logit difference"; empty where it is not known."""
+    """Kind of the target, "logit difference"; empty if it is not known."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class GraphCertificate(Values):
-    """Measured errors of a graph by their names, each 0 up to rounding; each is an attribute, too."""
+    """Measured errors of a graph by name, each 0 up to rounding. Each is also an attribute."""
 
     errors: Mapping[str, float]
     rtol: float
-    """What was accepted."""
+    """Largest accepted error."""
     worst: str = ""
-    """The component of the largest error, where it is known."""
+    """Component with the largest error, if it is known."""
     source: str = ""
-    """The certificate of the attribution that the graph is made of."""
+    """Certificate of the attribution that the graph is built from."""
 
     def __getattr__(self, name: str) -> float:
         if name.startswith("_") or name == "errors" or name not in self.errors:
@@ -154,7 +153,7 @@ class GraphCertificate(Values):
 
 
 def renamed(old: str, new: str, read: Callable[[Any], Any]) -> property:
-    """An attribute under its name of version 0.2, which is deprecated."""
+    """Deprecated attribute under its name of version 0.2."""
 
     def attribute(graph: Any) -> Any:
         warn(f"{type(graph).__name__}.{old} is now {new}.", DeprecationWarning)
@@ -166,51 +165,51 @@ def renamed(old: str, new: str, read: Callable[[Any], Any]) -> property:
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Graph(Result):
-    """Components and weighed edges between them. Nodes are in the order of the computation, sources before what they enter."""
+    """Components as nodes and weighted edges. Nodes are in the order of computation, sources before their receivers."""
 
     model: str
     labels: tuple[str, ...]
-    """The tokens by position."""
+    """Tokens by position."""
     targets: tuple[GraphTarget, ...]
     nodes: tuple[Component, ...]
     ends: Int[Tensor, "edge 2"]
-    """Numbers of the nodes that each edge leads from and to."""
+    """Indices of each edge's source and target node."""
     weights: Float[Tensor, "edge target"]
-    """Of each edge for each target, signed, in the target's units."""
+    """Signed weight of each edge for each target, in the target's units."""
     sizes: Float[Tensor, " edge"]
-    """In the edge's unit; the weight's size where there are no units."""
+    """Size of each edge in its unit; the absolute weight if there are no units."""
     certificate: GraphCertificate
     units: tuple[str, ...] = ()
-    """Of each edge's size; none where all are the target's."""
+    """Unit of each edge's size; empty if it is the target's."""
     kept: float = 1.0
-    """Sum of sizes of the weights of the edges that were kept, over that of all edges there were."""
+    """Sum of absolute weights of the kept edges, relative to all edges."""
     rules: str = "path"
-    """The local rules of the derivatives: "path", "patching" or "gradient"."""
+    """Rules of the derivatives: "path", "patching" or "gradient"."""
 
     UNPRUNED: ClassVar[tuple[str, ...]] = ()
-    """Fields of a class that a pruned graph does not have."""
+    """Fields that a pruned graph does not have."""
     TRUNK: ClassVar[tuple[str, ...]] = ("token", "resid", "resid_mid", "target")
-    """Kinds of nodes between which most of the largest edges lead, which `top` does not name."""
+    """Kinds of nodes; edges between two of these are the largest, and `top` omits them."""
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """All edges, one value each."""
+        """All edges as `Edge` values."""
         units = self.units or ("share",) * len(self.sizes)
         columns = zip(self.ends.tolist(), self.sizes.tolist(), units, self.weights.tolist(), strict=True)
         return tuple(Edge(a, b, size, unit, tuple(shares)) for (a, b), size, unit, shares in columns)
 
     @property
     def intercepts(self) -> Float[Tensor, "node target"]:
-        """What each node adds itself."""
+        """Intercept of each node, for each target."""
         return torch.tensor([node.own_shares for node in self.nodes], dtype=torch.float64)
 
     def nodes_dataframe(self, names: Names = "components") -> pd.DataFrame:
         """One row per node: component, kind, layer, head, index, position (-1 for none), token, value, intercept, and more.
 
-        Where there are several targets, "value of" and "intercept of" each.
+        With several targets there are "value of" and "intercept of" each.
 
         Args:
-            names: How components are written.
+            names: Format of component names.
         """
         frame = pd.DataFrame([vars(node) for node in self.nodes]).rename(columns={"name": "component"})
         if names == "eap":
@@ -230,10 +229,11 @@ class Graph(Result):
     def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
         """One row per edge: source and target with position, kind, layer and head; unit, size, weight.
 
-        The same columns in all graphs, so that tables join on component and position; with several targets "weight of" each.
+        All graphs have the same columns, so that tables join on component and position. With several targets there is "weight of"
+        each.
 
         Args:
-            names: How components are written.
+            names: Format of component names.
         """
         nodes = self.nodes_dataframe(names)[["component", "position", "kind", "layer", "head"]]
         sides = zip(("source_", "target_"), self.ends.T.numpy(), strict=True)
@@ -241,14 +241,14 @@ class Graph(Result):
         return pd.concat([*ends, self._measured()], axis=1).rename(columns=lambda name: name.removesuffix("_component"))
 
     def to_networkx(self, k: int | None = None, *, names: Names = "components") -> nx.DiGraph:
-        """A directed graph of labels such as "L23H3@4", with nodes' and edges' columns as attributes.
+        """Directed graph with labels such as "L23H3@4" as nodes, and the tables' columns as attributes.
 
-        All are numbers and text, so that networkx can write it as GraphML and GEXF. In edge estimates an input of a head leads
-        on to the heads that read it.
+        Attributes are numbers and texts, so that networkx can write GraphML and GEXF. In edge estimates, an input of a head has
+        edges to the heads that read it.
 
         Args:
-            k: How many edges, the largest; None means all.
-            names: How components are written.
+            k: Number of edges, the largest first; None means all.
+            names: Format of component names.
 
         Raises:
             InputError: if k is below 1.
@@ -265,7 +265,7 @@ class Graph(Result):
         return graph
 
     def to_dict(self) -> dict[str, Any]:
-        """Model, labels and targets, and the rows of both tables, "nodes" and "edges", as JSON can hold them; NaN is null."""
+        """Model, labels, targets, and the rows of both tables, "nodes" and "edges", as a dictionary for JSON; NaN is null."""
         tables = {"nodes": self.nodes_dataframe(), "edges": self.to_dataframe()}
         rows = {name: t.astype(object).where(t.notna(), None).to_dict("records") for name, t in tables.items()}
         targets = {target.name: target.value for target in self.targets}
@@ -274,7 +274,7 @@ class Graph(Result):
     def top(self, k: int = 10) -> list[tuple[str, str, float]]:
         """The k largest edges by the first target's weight: labels of source and target, and the weight.
 
-        None of what is pruned or remains, nor of attribution graphs those from the residual stream to itself.
+        Edges of "pruned" and "remaining" are omitted, and in attribution graphs those from the residual stream to itself.
 
         Raises:
             InputError: if k is below 1.
@@ -285,7 +285,7 @@ class Graph(Result):
         ]
 
     def _top(self, k: int, trunk: tuple[str, ...] = ()) -> list[int]:
-        """Numbers of the largest edges that do not touch what is pruned or remains, nor lead between some kinds of nodes."""
+        """Indices of the largest edges, without those of "pruned" and "remaining", and between the kinds of `trunk`."""
         if k < 1:
             raise InputError(f"k={k}: expected at least 1.")
         self._refuse_without_target("ordered")
@@ -295,32 +295,32 @@ class Graph(Result):
         return np.argsort(-sizes, kind="stable")[: min(k, int((~hidden).sum()))].tolist()
 
     def prune(self: G, keep: float = 0.9) -> G:
-        """The graph of the largest edges whose weights' sizes are a part of the sum over all edges, for the first target.
+        """Graph of the largest edges, whose absolute weights are a fraction `keep` of those of all edges, for the first target.
 
-        The other edges lead through one node, "pruned", so that as much enters and leaves every node as before; nodes that
-        only these touch are in it, but no token and no target. `kept` says what was kept.
+        All other edges go through one node, "pruned", so that sums at every node stay the same. Nodes that have only such edges are
+        merged into it, except tokens and targets. `kept` is the fraction that was kept.
 
         Args:
-            keep: Which part of the sum is kept, above 0 and at most 1.
+            keep: Fraction of the sum of absolute weights, above 0 and at most 1.
 
         Raises:
             InputError: for another `keep`, or if the graph has no target.
         """
         if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
-            raise InputError(f"keep={brief(keep)}: expected a part of the sizes of all edges, above 0 and at most 1.")
+            raise InputError(f"keep={brief(keep)}: expected a fraction of the absolute weights, above 0 and at most 1.")
         self._refuse_without_target("pruned")
         rest = next((number for number, node in enumerate(self.nodes) if node.kind == PRUNED), len(self.nodes))
         known = (self.ends != rest).all(dim=1).numpy()
         sizes = np.where(known, self.weights[:, 0].abs().numpy(), 0.0)
         order, total = np.argsort(-sizes, kind="stable"), max(float(sizes.sum()), 1e-300)
         enough = int(np.searchsorted(np.cumsum(sizes[order]) / total, keep - 1e-12)) + 1
-        chosen = np.full(len(sizes), keep == 1)  # or rounding would drop the smallest
+        chosen = np.full(len(sizes), keep == 1)  # keep=1 drops nothing, despite rounding
         chosen[order[:enough]] = True
         chosen &= known
         return self._through_rest(rest, chosen, self.kept * float(sizes[chosen].sum() / total))
 
     def _through_rest(self: G, rest: int, chosen: np.ndarray, kept: float) -> G:
-        """Edges that were not chosen, and nodes that only these touch, in one node."""
+        """Merge the other edges, and the nodes that have only such edges, into one node."""
         ends, weights, left = self.ends.numpy(), self.weights.numpy(), np.flatnonzero(~chosen)
         stays = np.array([node.kind in ("token", "target") for node in self.nodes] + [False])
         stays[ends[chosen]] = True
@@ -348,10 +348,10 @@ class Graph(Result):
         return replace(self, **(changed | dict.fromkeys(self.UNPRUNED)))
 
     def paths(self, k: int = 10) -> list[tuple[float, tuple[str, ...]]]:
-        """The k paths through which most of the first target comes, each with its part and the labels of its nodes.
+        """The k paths with the largest fraction of the first target: the fraction, and the labels of the nodes.
 
-        A path's part is the product over its edges of the size of the weight over that of all that enters the node, as in
-        circuit-tracer's influence. It leads from a node that no weight enters to the target, or to the last node.
+        A path's fraction is the product over its edges of the absolute weight over the sum of those into the node, as in
+        circuit-tracer's influence. It starts at a node without incoming weights and ends at the target or the last node.
 
         Raises:
             InputError: if k is below 1, or the graph has no target.
@@ -379,34 +379,34 @@ class Graph(Result):
         return [(part, tuple(self.nodes[number].label() for number in path)) for part, path in best[end]]
 
     def _reads(self) -> Iterable[tuple[int, int]]:
-        """Inputs of heads with the heads that read them, where nodes are inputs."""
+        """Inputs of heads with the heads that read them, in graphs with such inputs as nodes."""
         return ()
 
     def _refuse_without_target(self, what: str) -> None:
         if not self.targets:
-            raise InputError(f"a graph without a target cannot be {what}: give `target=` where it is made.")
+            raise InputError(f"a graph without a target cannot be {what}: pass `target=` to the call that returns it.")
 
     def _measured(self) -> pd.DataFrame:
-        """The columns of edges beside their ends."""
+        """Columns of the edge table after those of both ends."""
         weights = dict(zip(self._by_target("weight"), self.weights.T, strict=True))
         return tabulated({"unit": self.units or ("share",) * len(self.sizes), "size": self.sizes, **weights})
 
     def _by_target(self, name: str) -> list[str]:
-        """The columns of a table by target; the name alone where there is one, or scores of edges without a target."""
+        """Names of columns by target; only the name if there is one target or none."""
         return [name] if self.weights.shape[1] == 1 else [f"{name} of {target.name}" for target in self.targets]
 
     @strict
     def faults(self) -> Iterator[str]:
-        """Edges from or to nodes that there are not, and shares of other targets."""
+        """Edges of missing nodes, and attributions for a different number of targets."""
         if self.ends.numel() and not 0 <= int(self.ends.min()) <= int(self.ends.max()) < len(self.nodes):
             yield f"an edge leads to node {int(self.ends.max())} of {len(self.nodes)}"
         if len(self.targets) > 0 and any(len(node.shares) not in (0, len(self.targets)) for node in self.nodes):
-            yield f"a node has shares of other than {len(self.targets)} targets"
+            yield f"a node has attributions of other than {len(self.targets)} targets"
         if self.units and len(self.units) != len(self.ends):
             yield f"{len(self.units)} units of {len(self.ends)} edges"
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """Its size, the text, the targets, and the largest edges that enter or leave a head or a feed-forward."""
+        """Size of the graph, text, targets, and the largest edges of heads and feed-forwards."""
         headline = f"{len(self.nodes)} nodes, {len(self.ends)} edges of {self.model}, rules={self.rules!r}"
         targets = ", ".join(f"{target.name} = {target.value:.4g}" for target in self.targets) or "no target"
         lines = {"text": shortened(self.labels), "targets": targets, "certificate": self.certificate}
@@ -425,10 +425,10 @@ class Graph(Result):
             FileNotFoundError: if there is no such file.
         """
         with regular_file(path).open("rb") as file:
-            # The first byte of a safetensors file is of its header's length, a multiple of eight, and no bracket.
+            # A safetensors file begins with its header's length, a multiple of eight, which is not "{".
             if file.read(1) in (b"{", b"["):
                 raise MapFileError(
-                    f"{path} is JSON: flow graphs were saved so by tl_ffblock 0.2.0 (format version 1), which this version does not "
-                    "read; make it again."
+                    f"{path} is JSON, the format of flow graphs of tl_ffblock 0.2.0 (format version 1). This version reads "
+                    "safetensors: save the graph again."
                 )
         return super().load(path)

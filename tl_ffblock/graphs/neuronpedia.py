@@ -1,8 +1,8 @@
 # Noun: the file of attribution graphs that Neuronpedia and circuit-tracer read.
-"""Attribution graphs as files for Neuronpedia: `metadata`, `qParams`, `nodes` and `links`.
+"""Attribution graphs in Neuronpedia's file format: `metadata`, `qParams`, `nodes` and `links`.
 
-Nodes here are tokens, heads, feed-forwards and the residual stream, not features of transcoders; each says what it is in
-`feature_type` and `clerp`. A link's weight is the signed share of the target.
+Nodes here are tokens, heads, feed-forwards and the residual stream, not features of transcoders; `feature_type` and `clerp` have
+their kind. A link's weight is the signed attribution of the target.
 """
 
 import json
@@ -24,30 +24,32 @@ REQUIRED = {
     "nodes": ("node_id", "feature", "layer", "ctx_idx", "feature_type", "jsNodeId", "clerp"),
     "links": ("source", "target", "weight"),
 }
-"""Fields that the file has to have; of nodes and links in each."""
+"""Required fields of the file, and of its nodes and links."""
 _TYPES = {"token": "embedding", "target": "logit"}
 
 
 @strict
 def to_neuronpedia(graph: Graph, path: str | os.PathLike[str], *, slug: str = "graph") -> Path:
-    """Write a graph of components at positions; of several targets the first. What was pruned is left out.
+    """Write a graph of components at positions, for its first target. Pruned edges are omitted.
 
     Args:
-        graph: As `ffb.attribute(..., of="graph").graph()` makes it, or of a flow.
+        graph: From `ffb.attribute(..., of="graph").graph()`, or a flow graph.
         path: File to write.
-        slug: The graph's name there.
+        slug: Name of the graph in the file.
 
     Raises:
-        InputError: if components have no positions, as those of edge estimates and circuits, or the graph has no target.
+        InputError: if components have no positions, as in edge estimates and circuits, or if the graph has no target.
     """
     if not graph.targets:
-        raise InputError("this graph has no target, so its edges have no weights: give one.")
+        raise InputError(
+            "this graph has no target, so its edges have no weights: pass target= to the call that returns it."
+        )
     nodes = {number: node for number, node in enumerate(graph.nodes) if node.kind != PRUNED}
     without = [node.name for node in nodes.values() if node.position is None and node.kind != "target"]
     if without:
         raise InputError(
-            f"{type(graph).__name__}: components such as {without[0]} have no position, which every node of the file has. Write "
-            "an attribution graph; circuits have Circuit.to_mib_json."
+            f"{type(graph).__name__}: components such as {without[0]} have no position, which the file needs for every node. Write "
+            "an attribution graph; for circuits use Circuit.to_mib_json."
         )
     end = 1 + max((node.layer for node in nodes.values() if node.layer is not None), default=0)
     links = [
@@ -88,14 +90,14 @@ def _node(node: Component, end: int, labels: tuple[str, ...]) -> dict[str, Any]:
 
 @strict
 def read_neuronpedia(path: str | os.PathLike[str]) -> nx.DiGraph:
-    """A file for Neuronpedia as a directed graph: nodes by `node_id` with their fields, edges with `weight`.
+    """Read a file in Neuronpedia's format as a directed graph: nodes by `node_id` with their fields, edges with `weight`.
 
     Args:
-        path: As `to_neuronpedia`, circuit-tracer or Neuronpedia wrote it.
+        path: A file from `to_neuronpedia`, circuit-tracer or Neuronpedia.
 
     Raises:
-        MapFileError: if it is not such a file: a field is missing, a name stands twice, a link leads from or to nowhere, or a
-            weight is not a finite number.
+        MapFileError: if it is not such a file: a field is missing, a name is not unique, a link has no node, or a weight is not
+            a finite number.
         FileNotFoundError: if there is no such file.
     """
     held = read_json(path)
@@ -110,7 +112,7 @@ def read_neuronpedia(path: str | os.PathLike[str]) -> nx.DiGraph:
 
 
 def _faults(held: Any) -> Iterator[str]:
-    """What is wrong with a file's content."""
+    """Faults of a file's content, as text."""
     kinds = {"metadata": Mapping, "qParams": Mapping, "nodes": list, "links": list}
     for part, kind in kinds.items():
         if not isinstance(held, Mapping) or not isinstance(held.get(part), kind):

@@ -1,15 +1,15 @@
-"""What heads attend to, and what any other map of tokens says in the same words (Clark et al. 2019).
+"""Statistics of heads' attention and of other maps of tokens (Clark et al. 2019).
 
     from tl_ffblock import heads
 
     maps = ffb.attention_maps(model, "The cat saw her .")
     groups = heads.token_groups(maps.tokens, special=[0, -1])
-    heads.summary(maps, groups)                       # a table: shares, entropy, what a head does mostly
+    heads.summary(maps, groups)                       # a table: shares by target, entropy, main behaviour of a head
     heads.divergences(maps)                           # Jensen-Shannon between all heads of all layers
     heads.word_maps(maps, [-1, 0, 1, 2, 3, 4, -1])    # pieces of words become words
 
-Every function takes `TokenMaps`: attention, value-weighted attention, contributions at any scope, by head or of
-the whole layer, or arrays of one's own with labels. A row is read as a distribution: divided by its sum.
+Every function takes `TokenMaps`: attention, value-weighted attention, or contributions at any scope, by head or for the whole
+layer, or your own arrays with labels. A row is divided by its sum and used as a distribution.
 """
 
 from tl_ffblock.errors import former_names

@@ -1,11 +1,11 @@
-"""Query and key dimensions whose product falls with distance: what makes a head's attention local (Vig 2019, the neuron view).
+"""Distance decay: query and key dimensions whose product falls with distance (Vig 2019, the neuron view).
 
     score_ij = scale * sum_e q_ie k_je        ln alpha_ij = score_ij - ln sum_k exp score_ik
     slope(y) = sum_ij w_ij y_ij / sum_ij w_ij^2        w_ij = |i - j| less its mean over the keys of query i
 
-The slope is that of least squares within rows, since what a row has in common is nothing to the softmax. It is linear in y, so
-the slopes of all dimensions sum to that of the logarithm of attention, and a head without some dimensions has a slope without
-theirs. Two dimensions that a rotary embedding turns together are one: each alone changes with the position.
+The slope is that of least squares within rows, since a constant of a row has no effect on the softmax. It is linear in y: slopes
+of all dimensions sum to that of the logarithm of attention, and the slope of a head without some dimensions is the sum without
+theirs. Two dimensions that a rotary embedding rotates together are one group, since each alone changes with the position.
 """
 
 # Noun: distance-decaying attention (Vig 2019)
@@ -34,52 +34,52 @@ from tl_ffblock.signatures import spelled_out, strict
 
 LARGEST_SHOWN = 5
 _PROBED = 64
-"""Positions at which a rotation is looked at."""
+"""Number of positions at which a rotation is tested."""
 _TURNED = 1e-4
-"""Relative change of a length above which dimensions are not turned together: rounding is 1e-6 in float32, another pair's 1e-1."""
+"""Relative change of a length above which dimensions are not rotated together: rounding is 1e-6 in float32, other pairs have 1e-1."""
 _ERROR = 1e-3
-"""Largest error of the sum of slopes, relative to the sum of their sizes: weights of 1e-30 have few digits."""
+"""Largest error of the sum of slopes, relative to the sum of absolute values: weights of 1e-30 have few digits."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class DistanceDecay(Result):
-    """By how much each dimension of each head changes the logarithm of attention per token of distance: `values` [layer head group].
+    """Change of the logarithm of attention per token of distance, by dimension: `values` [layer head group].
 
-    A group is one dimension, or two that a rotary embedding turns together. Negative slopes are decay.
+    A group is one dimension, or two that a rotary embedding rotates together. Negative slopes mean decay.
     """
 
     by_text: Float[Tensor, "text layer head group"]
     correlation: Float[Tensor, "layer head group"]
-    """Of the group's term of the score with distance, within rows, over all texts: -1 where it falls linearly."""
+    """Correlation of the group's term with distance, within rows, over all texts: -1 for a linear fall."""
     whole: Float[Tensor, "text layer head"]
-    """The slope of ln attention itself, measured on the model's pattern; the sum of its groups' slopes."""
+    """Slope of ln attention of the model's pattern; it is the sum of the groups' slopes."""
     error: float
-    """The largest difference of the two, relative to the sum of the sizes of the slopes."""
+    """Largest difference of both, relative to the sum of absolute slopes."""
     dimensions: tuple[tuple[int, ...], ...]
-    """Of each group."""
+    """Dimensions of each group."""
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     tokens: tuple[tuple[str, ...], ...]
-    """The texts."""
+    """Tokens of the texts."""
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def values(self) -> Float[Tensor, "layer head group"]:
-        """The slope of each group, mean over texts."""
+        """Slope of each group, mean over texts."""
         return self.by_text.mean(dim=0)
 
     @cached_property
     def interval(self) -> MeanInterval:
-        """The mean with its 95 % interval (percentile bootstrap over texts)."""
+        """Mean with its 95 % interval (percentile bootstrap over texts)."""
         return mean_interval(self.by_text)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per head and group: kind ("dimension"), layer, head, dimensions ("3" or "3+35"), value, correlation, of_head.
 
-        `of_head` is the slope of the head; of several texts there are low, high and n.
+        `of_head` is the slope of the head. For several texts there are low, high and n.
         """
         names = ["+".join(map(str, group)) for group in self.dimensions]
         frame = long_form(self.values, {"layer": self.layers, "head": self.heads, "dimensions": names})
@@ -108,23 +108,23 @@ def distance_decay(
     special: Sequence[int] = (),
     **options: Unpack[RunOptions],
 ) -> DistanceDecay:
-    """How much each query and key dimension of every head makes attention fall with distance (Vig 2019).
+    """Slope of attention with distance, for each query and key dimension of every head (Vig 2019).
 
-    Pairs of a token with itself do not count. Costs one forward pass per text, and for rotary embeddings a short one that shows
-    which dimensions they turn together.
+    Pairs of a token with itself are excluded. Costs one forward pass per text, and for rotary embeddings a short one to find
+    the dimensions that are rotated together.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         texts: A text, a list of texts, or token ids.
         layers: Layer numbers, negative ones from the end; None means all.
         heads: Head numbers, negative ones from the end; True means all.
-        special: Positions that do not count, negative ones from the end, such as those of [CLS] and [SEP]: what they get has
-            nothing to do with distance, nor what a causal model's first token gets.
-        **options: As in `attention_scores`; with `fwd_hooks` the slopes of an edited model.
+        special: Positions to exclude, negative ones from the end, such as those of [CLS] and [SEP], or a causal model's first
+            token. Attention to them does not depend on distance.
+        **options: As in `attention_scores`; with `fwd_hooks` the slopes are those of the edited model.
 
     Raises:
         InputError: for texts in which no query has two keys at different distances.
-        UnsupportedModelError: as `attention_scores`, and for rotations of another kind.
+        UnsupportedModelError: as in `attention_scores`, and for other kinds of rotations.
         IdentityError: if slopes do not sum to that of the logarithm of attention.
     """
     known = identify(model)
@@ -138,8 +138,8 @@ def distance_decay(
     error = float(((by_text.sum(dim=-1) - whole).abs() / size).max())
     if not error <= _ERROR:
         raise IdentityError(
-            f"{known.name}: the slopes of all dimensions miss that of the logarithm of attention by {error:.1e} of their sizes "
-            f"(tolerance {_ERROR:.0e}). Half precision may be the reason: use float32."
+            f"{known.name}: the sum of all dimensions' slopes differs from that of the logarithm of attention by {error:.1e} of "
+            f"the sum of absolute values (tolerance {_ERROR:.0e}). With half precision, use float32."
         )
     lengths = (distance.sum(dim=0)[..., None] * variance.sum(dim=0)).sqrt()
     return DistanceDecay(
@@ -193,19 +193,19 @@ def _sums(
 def _within_rows(
     pairs: Bool[Tensor, "layer head query key"], values: Float[Tensor, "layer head query key"]
 ) -> Float[Tensor, "layer head query key"]:
-    """Values less their mean over the pairs of their row, zero elsewhere."""
+    """Values minus their mean over the pairs of their row, zero elsewhere."""
     held = torch.where(pairs, values, 0.0)
     mean = held.sum(dim=-1, keepdim=True) / pairs.sum(dim=-1, keepdim=True).clamp(min=1)
     return torch.where(pairs, held - mean, 0.0)
 
 
 def _groups(model: Model, width: int) -> tuple[tuple[int, ...], ...]:
-    """Each dimension alone, or with the one that a rotary embedding turns it with.
+    """Each dimension alone, or with the one that a rotary embedding rotates it with.
 
-    A token repeated enters the first layer alike at every position, so there only the rotation changes its query.
+    A repeated token has the same input to the first layer at every position, so there only the rotation changes its query.
 
     Raises:
-        UnsupportedModelError: if it turns dimensions otherwise than in pairs.
+        UnsupportedModelError: if dimensions are not rotated in pairs.
     """
     if not model.rotates:
         return tuple((dimension,) for dimension in range(width))
@@ -216,17 +216,17 @@ def _groups(model: Model, width: int) -> tuple[tuple[int, ...], ...]:
     groups = turned_together(record.query)
     if groups is None:
         raise UnsupportedModelError(
-            f"{model.name} ({model.family.name}) turns its queries, but neither adjacent dimensions nor those half of the turned ones "
-            "apart in pairs."
+            f"{model.name} ({model.family.name}) rotates queries in unknown pairs: expected adjacent dimensions, or those half of the "
+            "rotated ones apart."
         )
     return groups
 
 
 def turned_together(query: Float[Tensor, "pos head d_head"]) -> tuple[tuple[int, ...], ...] | None:
-    """Which dimensions of a query that only a rotation changes are turned together: those whose length is the same everywhere.
+    """Dimensions of a query that are rotated together: pairs whose length is the same at all positions.
 
-    The first dimensions are turned, all or some, and paired with those half of the turned ones apart (Llama) or adjacent ones (GPT-J).
-    None means that neither is so.
+    All or the first dimensions are rotated, and paired with those half of the rotated ones apart (Llama) or with adjacent ones
+    (GPT-J). None means neither.
     """
     squares, width = query.double() ** 2, query.shape[-1]
     for turned in range(0, width + 1, 2):

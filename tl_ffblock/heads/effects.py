@@ -1,10 +1,10 @@
-"""What a head does to an output: by taking it out, and by the gradient along its attention (Clark et al. 2019, section 3.2).
+"""Effect of a head on an output: by ablation, and by the gradient along its attention (Clark et al. 2019, section 3.2).
 
-    ablation   the metric with the head's z put to zero, or to its mean over positions, minus the metric as it is
+    ablation   the metric with the head's z set to zero, or to its mean over positions, minus the metric without a change
     gradient   d metric / d alpha_ij = (d metric / d z_i) . v_j, since z_i = sum_j alpha_ij v_j
 
-The gradient is along one weight alone: rows need not sum to 1 then, and scores do not move. Summed over a row with its
-weights it is `z_i . d metric / d z_i`, to first order what taking the head out at this position takes from the metric.
+The gradient is along a single weight: rows need not sum to 1, and scores do not change. Summed over a row with its weights it is
+`z_i . d metric / d z_i`, the first-order estimate of the fall of the metric when the head is ablated at this position.
 """
 
 from collections.abc import Callable
@@ -34,19 +34,19 @@ HeadReplacement: TypeAlias = Literal["zero", "mean"]
 def ablation_effects(
     model: Any, input: str | Tokens, metric: Target, *, replacement: HeadReplacement = "zero"
 ) -> Float[Tensor, "layer head"]:
-    """What the target changes by when a head is taken out, for every head: one run per head, those of a layer side by side.
+    """Head ablation: change of a target when a head is ablated [layer head]. One forward pass per head, in batches by layer.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text, or token ids.
-        metric: What is read of each run: a function of its logits such as `metrics.loss()`, a token, or an `ffb.direction` of the
-            residual stream, which needs no language-model head.
-        replacement: What stands in the head's place.
+        metric: A function of logits such as `metrics.loss()`, a token, or an `ffb.direction` of the residual stream, which needs no
+            language-model head.
+        replacement: Replacement of the head's output, "zero" or "mean".
 
     Raises:
         InputError: for several texts, or another replacement.
         UntrainedHeadError: for logits of a model whose unembedding was never trained.
-        UnsupportedModelError: for models whose layers are not decomposed.
+        UnsupportedModelError: for models that cannot be decomposed.
     """
     seen, effects = _observed(model, input, metric), []
     for layer in range(seen.model.n_layers):
@@ -57,18 +57,18 @@ def ablation_effects(
 
 @strict
 def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> TokenMaps:
-    """The derivative of a target by every weight of every head's attention, signed; Clark et al. average its size.
+    """Derivative of a target by every attention weight, signed, as maps by head. Clark et al. average its absolute value.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text, or token ids.
-        metric: What is read: a function of the logits such as `metrics.loss()`, a token, or an `ffb.direction` of the residual
-            stream, which needs no language-model head; layers that it does not read have zeros.
+        metric: A function of logits such as `metrics.loss()`, a token, or an `ffb.direction` of the residual stream, which needs no
+            language-model head. Layers after that of the direction have zeros.
 
     Raises:
         InputError: for several texts.
         UntrainedHeadError: for logits of a model whose unembedding was never trained.
-        UnsupportedModelError: for models whose layers are not decomposed.
+        UnsupportedModelError: for models that cannot be decomposed.
     """
     seen = _observed(model, input, metric)
     known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
@@ -92,7 +92,7 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> Toke
 
 @dataclass(frozen=True)
 class _Observed:
-    """A model with one text, and a target: `read` takes logits, or the residual stream at the input of `layer`."""
+    """A model with one text and a target: `read` takes logits, or the residual stream at the input of `layer`."""
 
     model: Model
     tokens: Int[Tensor, "1 pos"]
@@ -101,7 +101,7 @@ class _Observed:
     layer: int | None
     read: Callable[[Float[Tensor, "run pos d"]], Float[Tensor, " run"]]
     clean: Float[Tensor, ""]
-    """The target of the run as it is."""
+    """The target without a change."""
 
 
 def _observed(model: Any, input: str | Tokens, target: Target) -> _Observed:

@@ -1,22 +1,21 @@
-"""Shares of right answers over documents, and probes: how much of a parse is in all maps together? (Clark et al. 2019, section 5).
+"""Accuracy over documents with a chosen candidate, and probes for a parse in all maps together (Clark et al. 2019, section 5).
 
-Candidates are chosen on other documents. The best of many heads is better by chance than it is. So each fold of documents is
-measured with the candidate that does best on the other folds, and since that depends on which documents share a fold, the
-share is a mean over several deals of documents into folds. Intervals are the bootstrap's over documents, whose arcs are drawn
-together; each draw makes the choice again.
+Candidates are chosen on other documents, since the best of many heads is partly best by chance. Each fold of documents is measured
+with the candidate that is best on the other folds. This depends on the folds, so the share is a mean over several random partitions
+into folds. Intervals are bootstrap intervals over documents, which are sampled with all their arcs; each sample repeats the choice.
 
-A probe says of every word which word is its head, or that it is the root. It is trained on some documents and asked
-on others; the model is not trained. Of word i and candidate k it reads features f(i, k), one weight each:
+A probe predicts the head of every word, or that it is the root. It is trained on some documents and tested on others; the model is
+not trained. For word i and candidate k it reads features f(i, k), with one weight each:
 
     a word   every map's a_ik and a_ki
-    root     of every map what i's row gives to no word (to special tokens), and a constant
+    root     for every map the part of row i on no word (on special tokens), and a constant
 
     "maps"                score = w . f(i, k)
     "maps and words"      score = (W [v_i; v_k] + w) . f(i, k), v the word's vector: weights that depend on the words
-    "distance and words"  score = MLP of [v_i; v_k] and the place of k as seen from i; reads no map
+    "distance and words"  score = MLP of [v_i; v_k] and the distance of k from i; without maps
 
-and p(k | i) is the softmax of the score over all k but i. Word vectors are reduced to principal components of the
-training words. Answers come from cross-validation over documents: of every document by a probe that has not seen it.
+p(k | i) is the softmax of the score over all k except i. Word vectors are reduced to principal components of the training words.
+Predictions are by cross-validation over documents: for every document by a probe that was not trained on it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,28 +37,28 @@ from tl_ffblock.signatures import strict
 
 FOLDS = 5
 DEALS = 20
-"""Deals of documents into folds over which the share of a chosen candidate is a mean."""
+"""Number of random partitions of documents into folds."""
 ProbeKind: TypeAlias = Literal["maps", "maps and words", "distance and words"]
 ROOT = -1
-"""The head of a root."""
+"""Head of a root."""
 UNKNOWN = -2
-"""The head of a word that has none in the data: a candidate, but not asked for."""
+"""Head of a word without one in the data: the word is a candidate, but is not tested."""
 N_COMPONENTS = 64
 N_HIDDEN = 256
 NEAR = (-2, -1, 1, 2)
-"""Distances that the distance probe tells apart, beside near and far."""
+"""Distances with a feature of their own in the distance probe."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Share(Result):
-    """A share of right answers with what the bootstrap drew."""
+    """Fraction of right answers, with bootstrap samples."""
 
     value: float
     draws: Float[np.ndarray, " draw"]
 
     def interval(self) -> tuple[float, float]:
-        """95 %, of the draws that have a value."""
+        """Ends of the 95 % interval, from the samples that have a value."""
         low, high = np.nanpercentile(self.draws, PERCENTILES)
         return float(low), float(high)
 
@@ -79,15 +78,15 @@ class Share(Result):
         return f"{self.value:.4g} [{low:.4g}, {high:.4g}]", {}
 
     def minus(self, other: "Share") -> "Share":
-        """The difference, draw by draw: both have to be drawn from the same documents."""
+        """Difference, sample by sample: both need the same documents."""
         return Share(self.value - other.value, self.draws - other.draws)
 
 
 @strict
 def mean_share(shares: Sequence[Share]) -> Share:
-    """The mean of several shares, draw by draw, of those that have a value: all have to be drawn from the same documents."""
+    """Mean of several fractions that have a value, sample by sample: all need the same documents."""
     if not shares or not all(isinstance(share, Share) for share in shares):
-        raise InputError(f"shares={brief(shares)}: expected one Share or more, as share_of_hits gives it.")
+        raise InputError(f"shares={brief(shares)}: expected one Share or more, as share_of_hits returns.")
     draws = np.stack([share.draws for share in shares])
     with np.errstate(invalid="ignore"):
         means = np.nansum(draws, axis=0) / np.isfinite(draws).sum(axis=0)
@@ -98,19 +97,19 @@ def mean_share(shares: Sequence[Share]) -> Share:
 def share_of_hits(
     hit: Shaped[np.ndarray, " arc"], document: Int[np.ndarray, " arc"], *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> Share:
-    """Share of right answers; of the same documents in the same order, the draws are the same.
+    """Fraction of right answers. The same documents in the same order have the same bootstrap samples.
 
     Args:
         hit: Whether each answer is right.
-        document: A number for the document of each.
-        n_draws: Draws of the bootstrap.
-        seed: Of the draws.
+        document: Number of each answer's document.
+        n_draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
 
     Raises:
         InputError: if there is no answer.
     """
     if not len(hit):
-        raise InputError("no answer to count: a share of nothing has no value.")
+        raise InputError("there is no answer: expected at least one.")
     _refuse_unpaired(hit, document)
     whole_number(n_draws, "n_draws", at_least=1)
     whole_number(seed, "seed", at_least=0)
@@ -122,12 +121,12 @@ def share_of_hits(
 
 @strict
 def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int = 0) -> Int[np.ndarray, " arc"]:
-    """The fold of each answer.
+    """Fold of each answer.
 
     Args:
-        document: A number for the document of each answer.
-        n_folds: Folds, at most one per document.
-        deal: Deal 0 takes the documents in the order of their numbers, each other one in a random order of its own.
+        document: Number of each answer's document.
+        n_folds: Number of folds, at most one per document.
+        deal: 0 keeps the documents in the order of their numbers; other numbers are seeds of a random order.
 
     Raises:
         InputError: if there are fewer than two documents or folds.
@@ -135,7 +134,7 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int 
     whole_number(n_folds, "n_folds", at_least=2)
     names, row = np.unique(document, return_inverse=True)
     if len(names) < 2:
-        raise InputError(f"{len(names)} document: choosing on other documents needs two at least.")
+        raise InputError(f"{len(names)} document: expected at least two, to choose on other documents.")
     order = np.random.default_rng(deal).permutation(len(names)) if deal else np.arange(len(names))
     return order[row] % min(n_folds, len(names))
 
@@ -144,9 +143,9 @@ def folds_of(document: Int[np.ndarray, " arc"], n_folds: int = FOLDS, deal: int 
 def chosen_elsewhere(
     hits: Bool[np.ndarray, "arc candidate"], document: Int[np.ndarray, " arc"], n_folds: int = FOLDS
 ) -> tuple[Bool[np.ndarray, " arc"], Int[np.ndarray, " fold"]]:
-    """Each fold's answers by the candidate that has most hits in the other folds, and which that was.
+    """Answers of each fold by the candidate with most hits in the other folds, and that candidate by fold.
 
-    The first of several equals is chosen. This is one deal of documents into folds; `share_of_chosen` is the mean over several.
+    Of equal candidates the first is chosen. This is one partition into folds; `share_of_chosen` is the mean over several.
 
     Raises:
         InputError: if there are fewer than two documents.
@@ -173,23 +172,23 @@ def share_of_chosen(
     n_draws: int = N_DRAWS,
     seed: int = 0,
 ) -> Share:
-    """Share of right answers by the candidate that is chosen on the other folds, mean over deals of documents into folds.
+    """Fraction of right answers by the candidate that is chosen on the other folds, mean over random partitions into folds.
 
-    Every draw of the bootstrap makes the choice of every fold and deal again, so that the interval has the uncertainty of the choice.
-    A draw has fewer distinct documents to choose on: it loses the more, the more candidates there are.
+    Every bootstrap sample repeats the choice in every fold and partition, so that the interval has its uncertainty. A sample has fewer
+    distinct documents to choose on, so its values are lower, the more candidates there are.
 
     Args:
-        hits: Whether each candidate answers right.
-        document: A number for the document of each answer.
-        drawn_from: Documents that the bootstrap draws, where some have no answer here: shares of the same ones have the same draws.
-            A draw without any answer to choose on and to measure is NaN.
-        n_deals: Deals of documents into folds.
-        n_folds: Folds of each.
-        n_draws: Draws of the bootstrap.
-        seed: Of the draws.
+        hits: Whether each candidate's answer is right.
+        document: Number of each answer's document.
+        drawn_from: Documents to sample from, if some have no answer here: fractions with the same documents have the same samples.
+            A sample without answers is NaN.
+        n_deals: Number of random partitions into folds.
+        n_folds: Number of folds.
+        n_draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
 
     Raises:
-        InputError: if there are fewer than two documents with answers, `drawn_from` lacks one of them, or there is no deal.
+        InputError: if there are fewer than two documents with answers, if `drawn_from` lacks one of them, or if `n_deals` is 0.
     """
     whole_number(n_deals, "n_deals", at_least=1)
     names = np.unique(document)
@@ -222,29 +221,29 @@ def share_of_chosen(
 @strict
 @dataclass(frozen=True, eq=False)
 class ProbeSentence:
-    """One sentence as a probe reads it."""
+    """One sentence for a probe."""
 
     maps: Float[np.ndarray, "map word word"]
     """Maps of words; rows sum to 1 or, where special tokens were dropped, to less."""
     vectors: Float[np.ndarray, "word d"]
-    """A vector per word, of the same width in all sentences."""
+    """One vector per word, of the same width in all sentences."""
     head: Int[np.ndarray, " word"]
     """The row of each word's head, `ROOT`, or `UNKNOWN`."""
     counted: Bool[np.ndarray, " word"]
-    """Which words are asked for: Clark et al. leave punctuation out."""
+    """Words that are tested: Clark et al. omit punctuation."""
     document: int
-    """A number for the document."""
+    """Number of the document."""
 
 
 @strict
 @dataclass(frozen=True)
 class Training:
-    """How probes are trained."""
+    """Training parameters of probes."""
 
     epochs: int = 30
     learning_rate: float = 0.01
     batch_size: int = 16
-    """Sentences a step."""
+    """Sentences per step."""
     n_folds: int = FOLDS
     seed: int = 0
 
@@ -257,17 +256,17 @@ class Training:
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Attachments(Result):
-    """Which words were given their head: unlabelled attachment, a truth value per word asked for."""
+    """Unlabelled attachment: whether each tested word got its head."""
 
     right: Bool[np.ndarray, " word"]
     document: Int[np.ndarray, " word"]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per word asked for: document, right."""
+        """One row per tested word: document, right."""
         return pd.DataFrame({"document": self.document, "right": self.right})
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """How many words, and the share of right ones."""
+        """Number of words, and the fraction of right ones."""
         return f"{self.right.mean():.1%} of {len(self.right)} words", {}
 
 
@@ -275,14 +274,14 @@ class Attachments(Result):
 def attachments(
     sentences: Sequence[ProbeSentence], kind: ProbeKind = "maps", training: Training | None = None
 ) -> Attachments:
-    """Train probes on folds of documents, and ask each for the documents that it has not seen.
+    """Train probes on folds of documents, and test each on the other documents.
 
-    Words are in the order of the sentences, so that two probes' answers can be compared word by word.
+    Words are in the order of the sentences, so that answers of two probes can be compared word by word.
 
     Args:
-        sentences: With maps of the same number and vectors of the same width.
-        kind: What the probe reads.
-        training: How it is trained.
+        sentences: Sentences with equally many maps and vectors of equal width.
+        kind: Kind of probe.
+        training: Training parameters.
 
     Raises:
         InputError: for another kind, or fewer than two documents.
@@ -305,7 +304,7 @@ def attachments(
 
 @strict
 def attached_at(sentences: Sequence[ProbeSentence], offset: int) -> Attachments:
-    """The baseline that every word's head is `offset` words after it; 1 is right-branching."""
+    """Baseline: every word's head is `offset` words after it; 1 is right-branching."""
     if not sentences:
         raise InputError("sentences: expected one sentence at least.")
     right = [

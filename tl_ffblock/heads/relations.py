@@ -1,22 +1,21 @@
-"""Maps of words, as parsers and as resolvers of coreference (Clark et al. 2019, sections 4.1 to 4.3).
+"""Maps of words as parsers and as coreference resolvers (Clark et al. 2019, sections 4.1 to 4.3).
 
-Pieces become words: to a word the sum of what goes to its pieces, from a word the mean over its pieces. So rows of attention
-still sum to 1. For "un ##do it" with the row of `it` (0.1, 0.3, 0.6): 0.4 on the first word, 0.6 on its own.
+Pieces become words: attention to a word is the sum over its pieces, attention from a word the mean over its pieces. Rows of
+attention still sum to 1. For "un ##do it" with the row of `it` (0.1, 0.3, 0.6): 0.4 on the first word, 0.6 on its own.
 
-Relations: does a map point from a word to the one that it depends on?
+Relations: does a map point from a word to its head?
 
-1. A map of words is read without its diagonal, and in a causal model within reach: a word is not its own head.
-2. "from dependent": the dependent's row. The arc is found if no other word has as much of it as the head.
-   "from head": the dependent's column. The arc is found if no other word's row has as much on the dependent.
+1. A map of words is read without its diagonal, and in a causal model only where it can be non-zero.
+2. "from dependent": the dependent's row. An arc is found if no other word has as large a value as the head.
+   "from head": the dependent's column. An arc is found if no other word's row has as large a value on the dependent.
    A tie is a miss.
-3. A causal model's rows see what is before them: from the dependent only arcs whose head is before it are within
-   reach, from the head those whose head is after it. All others are left out, of the baseline too.
-4. The baseline says that the head is k words after the dependent, for each k on its own.
+3. In a causal model, rows see only earlier words. From the dependent, only arcs to an earlier head are reachable; from the head,
+   only those to a later one. All others are excluded, also from the baseline.
+4. The baseline predicts that the head is k words after the dependent, for each k separately.
 
-Coreference: does a mention point to an earlier one of the same thing? A mention is the row of its head word. Of every mention
-that has an antecedent the candidates are the head words of all earlier mentions; it is found if an antecedent's weight in the
-mention's row is larger than that of every candidate that is none. A tie is a miss. The baseline takes the nearest earlier
-mention.
+Coreference: does a mention point to an earlier one of the same entity? A mention is the row of its head word. For every mention with
+an antecedent, candidates are the head words of all earlier mentions. It is resolved if the weight of an antecedent is larger than
+that of every other candidate. A tie is a miss. The baseline is the nearest earlier mention.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,29 +42,29 @@ ArcDirection: TypeAlias = Literal["from dependent", "from head"]
 """Whose row is read: the dependent's, or those of the words that may be its head."""
 DIRECTIONS: tuple[ArcDirection, ...] = get_args(ArcDirection)
 OFFSETS = tuple(k for k in range(-7, 8) if k)
-"""Distances that the baseline tries, in words."""
+"""Distances of the baseline, in words."""
 ALL = "all"
-"""All relations but punctuation's."""
+"""All relations except punctuation."""
 PUNCTUATION = "punct"
 POSSESSIVES = ("poss", "nmod:poss")
-"""How Stanford's and Universal Dependencies call the relation of a possessor."""
+"""Names of the possessive relation in Stanford and Universal Dependencies."""
 Mentions: TypeAlias = Sequence[tuple[int, int]]
-"""The row of each mention's head word and a number for what it is a mention of, in the order of the text."""
+"""The row of each mention's head word and the number of its entity, in the order of the text."""
 
 
 @strict
 def word_maps(
     maps: TokenMaps, word: Sequence[int] | Int[np.ndarray, " token"], *, special: SpecialTokens = "drop"
 ) -> TokenMaps:
-    """The maps with one row and column per word, in the order of their first pieces; a word's label is that of its pieces.
+    """Maps with one row and column per word, in the order of first pieces; a word's label is that of its pieces.
 
     Args:
-        maps: Any maps; of every word all tokens are rows, or none is.
-        word: The number of the word that each token belongs to; -1 for tokens of no word, such as [CLS].
-        special: What becomes of tokens of no word: "keep", "drop" or "renormalise" (a row of zeros stays zero).
+        maps: Maps in which all or none of a word's tokens are rows.
+        word: Number of each token's word; -1 for tokens of no word, such as [CLS].
+        special: Treatment of tokens of no word: "keep", "drop" or "renormalise" (a row of zeros stays zero).
 
     Raises:
-        InputError: if `word` is not one number per token, no word is left, or some tokens of a word are rows and some are not.
+        InputError: if `word` is not one number per token, if there is no word, or if only some tokens of a word are rows.
     """
     given, count = np.asarray(word), len(maps.tokens)
     if given.shape != (count,) or given.dtype.kind != "i":
@@ -78,7 +77,7 @@ def word_maps(
     )  # kept tokens get names of their own
     names = [name for name in dict.fromkeys(numbers.tolist()) if keep or name >= 0]
     if not names:
-        raise InputError("word: no token belongs to a word, so no word is left.")
+        raise InputError("word: no token belongs to a word. Expected numbers from 0 for the tokens of words.")
     members = numbers[None] == np.array(names)[:, None]
     labels = ["".join(np.array(maps.tokens, dtype=object)[row]) for row in members]
     words = grouped(maps, members, labels, "mean")
@@ -89,7 +88,7 @@ def _refuse_some_rows(maps: TokenMaps) -> None:
     if maps.queries != tuple(range(len(maps.tokens))):
         raise InputError(
             f"these maps have {len(maps.queries)} rows of {len(maps.tokens)} tokens or words, {brief(maps.queries)}: all of them are "
-            "needed. Make the maps with queries=None."
+            "needed. Compute the maps with queries=None."
         )
 
 
@@ -104,7 +103,7 @@ class Arcs:
 
     @classmethod
     def of(cls, arcs: Iterable[tuple[int, int, str]]) -> "Arcs":
-        """Arcs of (dependent, head, name); give no root, which has no head.
+        """Arcs from triples (dependent, head, name). A root has no head, and no arc.
 
         Raises:
             InputError: for anything else.
@@ -116,17 +115,17 @@ class Arcs:
         return cls(dependent, head, tuple(name for _, _, name in listed))
 
     def from_markers(self, words: Sequence[str]) -> "Arcs":
-        """The same arcs, those of possessives read from the marker (`'s`) that follows the dependent, as in the paper's program.
+        """The same arcs, but possessives are read from the marker (`'s`) after the dependent, as in the paper's program.
 
         Args:
-            words: The words of the map, as `words.tokens` of `word_maps`.
+            words: Words of the map, as `words.tokens` of `word_maps`.
 
         Raises:
-            InputError: if an arc names no word.
+            InputError: if an arc's row is not among the words.
         """
         rows = self.dependent
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(words):
-            raise InputError(f"words={brief(words)}: expected a word for each of the rows that arcs name.")
+            raise InputError(f"words={brief(words)}: expected one word per row of the arcs.")
         after = [*(word.strip().lstrip("Ġ▁").replace("’", "'") for word in words), ""]
         marked = [
             n in POSSESSIVES and after[row + 1] in ("'s", "s'", "'") for row, n in zip(rows, self.name, strict=True)
@@ -135,22 +134,22 @@ class Arcs:
 
     @property
     def offset(self) -> Int[np.ndarray, " arc"]:
-        """How many words the head is after the dependent; negative where it is before."""
+        """Number of words from the dependent to its head; negative if the head is before."""
         return self.head - self.dependent
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class RelationHits(Result):
-    """Which arcs of a corpus each map finds."""
+    """Arcs of a corpus that each map finds."""
 
     hits: Bool[np.ndarray, "direction arc layer channel"]
-    """In the order of `DIRECTIONS`; false where out of reach."""
+    """In the order of `DIRECTIONS`; False for unreachable arcs."""
     name: tuple[str, ...]
-    """Of every arc, as the treebank has it."""
+    """Name of every arc in the treebank."""
     offset: Int[np.ndarray, " arc"]
     document: Int[np.ndarray, " arc"]
-    """A number for the document that an arc is in."""
+    """Number of the arc's document."""
     causal: bool
 
     def reachable(self, direction: ArcDirection) -> Bool[np.ndarray, " arc"]:
@@ -159,14 +158,14 @@ class RelationHits(Result):
 
     @cached_property
     def relations(self) -> Mapping[str, Bool[np.ndarray, " arc"]]:
-        """The arcs of each relation: `ALL` but punctuation, then every name, with subtypes among their relation and alone."""
+        """Arcs of each relation: `ALL` without punctuation, then every name; subtypes are in their relation and alone."""
         names = np.array(self.name, dtype=object)
         bases = np.array([name.partition(":")[0] for name in self.name], dtype=object)
         groups = {name: (names == name) | (bases == name) for name in sorted({*bases, *names})}
         return {ALL: names != PUNCTUATION, **groups}
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per direction and arc within reach: relation, offset, document, and the number of maps that find it."""
+        """One row per direction and reachable arc: relation, offset, document, and the number of maps that find it."""
         table = {"relation": self.name, "offset": self.offset, "document": self.document}
         frames = {
             direction: pd.DataFrame({"direction": direction, **table, "maps": found.sum(axis=(-1, -2))})
@@ -175,7 +174,7 @@ class RelationHits(Result):
         return pd.concat([frame[self.reachable(where)] for where, frame in frames.items()], ignore_index=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """How many arcs and maps, and the best map's share of the arcs within reach."""
+        """Numbers of arcs and maps, and the best map's fraction of reachable arcs."""
         reached = {where: found[self.reachable(where)] for where, found in zip(DIRECTIONS, self.hits, strict=True)}
         best: dict[str, object] = {
             direction: f"best map finds {found.mean(axis=0).max():.0%} of {len(found)}" if len(found) else "none"
@@ -197,22 +196,22 @@ def reachable_arcs(
 def hits(
     words: TokenMaps, arcs: Arcs, direction: ArcDirection = "from dependent"
 ) -> Bool[np.ndarray, "layer channel arc"]:
-    """Which arcs each map finds; false for those out of reach.
+    """Arcs that each map finds [layer channel arc]; False for unreachable arcs.
 
     Args:
-        words: Maps of words, as `word_maps` gives them, with all rows. They are read as they are: divide rows by
-            their sums first if rows of different sizes are to be compared "from head".
+        words: Maps of words from `word_maps`, with all rows. Rows are not normalised: divide them by their sums before comparing
+            rows of different sums "from head".
         arcs: Relations between them.
         direction: Whose row is read.
 
     Raises:
-        InputError: if rows are missing, or an arc's word is none of the maps'.
+        InputError: if rows are missing, or an arc's word is not in the maps.
     """
     _refuse_some_rows(words)
     count, ends = len(words.tokens), np.concatenate([arcs.dependent, arcs.head])
     if len(ends) and (ends.min() < 0 or ends.max() >= count):
         raise InputError(
-            f"an arc names word {int(ends.min())} or {int(ends.max())}: the maps have words 0 to {count - 1}."
+            f"an arc names word {int(ends.min())} or {int(ends.max())}: expected words 0 to {count - 1} of the maps."
         )
     weights = np.where(words.reachable().numpy() & ~np.eye(count, dtype=bool), _values(words), -np.inf)
     if direction == "from head":
@@ -224,14 +223,14 @@ def hits(
 
 @strict
 def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequence[int] | None = None) -> RelationHits:
-    """Which arcs of several sentences each map finds, from both ends.
+    """Arcs of several sentences that each map finds, from both ends.
 
     Args:
-        sentences: Maps of words, of the same layers and channels, with the relations between them; at least one.
-        documents: A number for the document of each sentence; None means that each is one of its own.
+        sentences: Maps of words with equal layers and channels, and the relations between them; at least one.
+        documents: Number of each sentence's document; None means one document per sentence.
 
     Raises:
-        InputError: if there is no sentence, their maps differ in kind, or an arc names no word.
+        InputError: if there is no sentence, if maps differ in kind, or if an arc's word is not in the maps.
     """
     if not isinstance(sentences, Sequence) or not all(isinstance(s, tuple | list) and len(s) == 2 for s in sentences):
         raise InputError(f"sentences={brief(sentences)}: expected pairs of maps of words and their Arcs.")
@@ -256,11 +255,11 @@ def relation_hits(sentences: Sequence[tuple[TokenMaps, Arcs]], documents: Sequen
 
 @strict
 def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "layer channel anaphor"]:
-    """Which anaphors each map resolves: the mentions, in order, that have an antecedent.
+    """Anaphors that each map resolves [layer channel anaphor]: the mentions with an antecedent, in order.
 
     Args:
-        words: Maps of words, as `word_maps` gives them, with all rows.
-        mentions: In the order of the text, each word once.
+        words: Maps of words from `word_maps`, with all rows.
+        mentions: Mentions in the order of the text, each word once.
 
     Raises:
         InputError: if rows are missing, or mentions are not ascending words of the maps.
@@ -280,7 +279,7 @@ def antecedent_hits(words: TokenMaps, mentions: Mentions) -> Bool[np.ndarray, "l
 
 @strict
 def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
-    """Which anaphors the nearest earlier mention resolves.
+    """Anaphors that the nearest earlier mention resolves.
 
     Raises:
         InputError: for mentions that are not pairs of numbers.
@@ -290,7 +289,7 @@ def nearest_hits(mentions: Mentions) -> Bool[np.ndarray, " anaphor"]:
 
 
 def _anaphors(mentions: Mentions) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Every mention with an antecedent: its word, its antecedents' words, and those of the other earlier mentions."""
+    """By mention with an antecedent: its word, its antecedents' words, and those of the other earlier mentions."""
     pairs = several(mentions)
     if not all(isinstance(pair, tuple | list) and len(pair) == 2 and None not in map(whole, pair) for pair in pairs):
         raise InputError(f"mentions={brief(mentions)}: expected pairs (row of the word, number of what it mentions).")

@@ -1,7 +1,7 @@
-"""Heads by their names: induction, previous-token and duplicate-token heads, and name movers by their copy score.
+"""Scores of heads: induction, previous-token and duplicate-token heads, and the copy score of name movers.
 
 Elhage et al. 2021; Olsson et al. 2022, "In-context learning and induction heads"; Wang et al. 2023, "Interpretability in the wild".
-The first three are read off attention over a random sequence that is repeated, as in TransformerLens's exploratory analysis.
+The first three are computed from attention on a repeated random sequence, as in TransformerLens's exploratory analysis.
 """
 
 # Noun: induction score (Olsson et al. 2022)
@@ -32,7 +32,7 @@ from tl_ffblock.signatures import strict
 
 ScoreName: TypeAlias = Literal["induction", "previous token", "duplicate token", "copy"]
 LENGTH = 50
-"""Tokens of the random sequence, unless told otherwise."""
+"""Default number of tokens of the random sequence."""
 LARGEST_SHOWN = 5
 
 
@@ -43,28 +43,28 @@ class AttentionHeadScores(Result):
 
     score: ScoreName
     by_prompt: Float[Tensor, "prompt layer head"]
-    """Of every sequence or prompt."""
+    """Score by sequence or prompt."""
     detect_head: Float[Tensor, "prompt layer head"] | None
-    """TransformerLens's `detect_head` of the same sequences (error_measure="mul"): the share of all attention that lies on the
-    detection pattern. None for copy scores."""
+    """TransformerLens's `detect_head` for the same sequences (error_measure="mul"): the fraction of all attention on the detection
+    pattern. None for copy scores."""
     tokens: tuple[tuple[str, ...], ...]
-    """The sequences or prompts."""
+    """Tokens of the sequences or prompts."""
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def values(self) -> Float[Tensor, "layer head"]:
-        """The score of each head, from 0 to 1."""
+        """Mean score of each head, from 0 to 1."""
         return self.by_prompt.double().mean(dim=0).to(self.by_prompt)
 
     @cached_property
     def interval(self) -> MeanInterval:
-        """The mean with its 95 % interval (percentile bootstrap over sequences or prompts)."""
+        """Mean with its 95 % interval (percentile bootstrap over sequences or prompts)."""
         return mean_interval(self.by_prompt)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per head: kind ("head"), layer, head, value; of several prompts low, high, n; detect_head where it is known."""
+        """One row per head: kind ("head"), layer, head, value; for several prompts low, high, n; detect_head if it is known."""
         axes = {name: range(size) for name, size in zip(("layer", "head"), self.values.shape, strict=True)}
         frame = long_form(self.values, axes)
         frame.insert(0, "kind", "head")
@@ -90,17 +90,17 @@ def repeated_tokens(
 ) -> Int[Tensor, "sequence pos"]:
     """Random sequences, each repeated once: `[BOS, t_1 ... t_length, t_1 ... t_length]`, on the CPU.
 
-    The tokens of a sequence differ from each other, so that each has one earlier occurrence; special tokens are not drawn. BOS is
-    there where the model reads texts with it; an encoder's sequence has its first and last special tokens.
+    The tokens of a sequence are different, and not special, so that each has one earlier occurrence. BOS is included if the model
+    reads texts with it; an encoder's sequence has its first and last special tokens.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        length: Tokens that are repeated.
-        n: Sequences.
-        seed: Same seed, same tokens.
+        length: Number of repeated tokens.
+        n: Number of sequences.
+        seed: Seed of the tokens.
 
     Raises:
-        InputError: if the vocabulary has fewer tokens, or the sequence is longer than the model reads.
+        InputError: if the vocabulary has fewer tokens, or the sequence is longer than the model's longest input.
     """
     known = identify(model)
     length, n = whole_number(length, "length", at_least=2), whole_number(n, "n", at_least=1)
@@ -120,19 +120,23 @@ def repeated_tokens(
 def induction_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
 ) -> AttentionHeadScores:
-    """Mean attention from a repeated token to the token after its first occurrence, over the second half (Olsson et al. 2022).
+    """Induction score of every head: mean attention from a repeated token to the token after its first occurrence.
 
-    Position i attends to `i - (length - 1)`. Costs one forward pass of n sequences.
+    The mean is over the second half of a repeated random sequence, where position i attends to `i - (length - 1)` (Olsson et al.
+    2022). Costs one forward pass of n sequences.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        length: Tokens that are repeated, as in `repeated_tokens`.
-        n: Sequences.
-        seed: Of the tokens.
+        length: Number of repeated tokens, as in `repeated_tokens`.
+        n: Number of sequences.
+        seed: Seed of the tokens.
+
+    Returns:
+        `AttentionHeadScores` with `values` [layer head].
 
     Raises:
-        InputError: as `repeated_tokens`.
-        UnsupportedModelError: for models whose layers are not decomposed.
+        InputError: as in `repeated_tokens`.
+        UnsupportedModelError: for models that cannot be decomposed.
     """
     return _attention_scores("induction", model, length, n, seed)
 
@@ -141,7 +145,7 @@ def induction_scores(
 def previous_token_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
 ) -> AttentionHeadScores:
-    """Mean attention from every token but the first to the one before. Arguments and errors are those of `induction_scores`."""
+    """Previous-token score: mean attention from every token but the first to the one before; otherwise as `induction_scores`."""
     return _attention_scores("previous token", model, length, n, seed)
 
 
@@ -149,7 +153,7 @@ def previous_token_scores(
 def duplicate_token_scores(
     model: Any, *, length: SupportsIndex = LENGTH, n: SupportsIndex = 4, seed: SupportsIndex = 0
 ) -> AttentionHeadScores:
-    """Mean attention from a repeated token to its first occurrence, over the second half.
+    """Duplicate-token score: mean attention from a repeated token to its first occurrence, over the second half.
 
     Arguments and errors are those of `induction_scores`.
     """
@@ -161,22 +165,25 @@ def duplicate_token_scores(
 def copy_scores(
     model: Any, prompts: str | Texts | Tokens, at: Positions, *, k: SupportsIndex = 5, negative: bool = False
 ) -> AttentionHeadScores:
-    """How often a head that attends to a name writes the name: the copy score of name movers (Wang et al. 2023, section 3.3).
+    """Copy score of name movers: how often a head that attends to a name writes the name (Wang et al. 2023, section 3.3).
 
-    The residual stream after the first layer, at the name, goes through the head's norm, `W_V W_O`, the final norm and the
-    unembedding; the score is the share of prompts whose name is among the k largest logits.
+    The residual stream after the first layer, at the name, is passed through the head's norm, `W_V W_O`, the final norm and the
+    unembedding. The score is the fraction of prompts whose name is among the k largest logits.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: A text, a list of texts, or token ids.
         at: Position of the name: one for all prompts, or a list with one per prompt.
-        k: How many of the largest logits count.
-        negative: Whether what the head writes is multiplied by -1, as for negative name movers.
+        k: Number of largest logits that count.
+        negative: Whether the head's output is multiplied by -1, for negative name movers.
+
+    Returns:
+        `AttentionHeadScores` with `values` [layer head].
 
     Raises:
         InputError: for positions that do not exist.
         UntrainedHeadError: for an encoder whose head was never trained.
-        UnsupportedModelError: for models whose layers are not decomposed, or that have no unembedding.
+        UnsupportedModelError: for models that cannot be decomposed, or that have no unembedding.
     """
     run = open_run(model, prompts, layers=[0])
     known, k, sign = run.model, whole_number(k, "k", at_least=1), -1 if negative else 1
@@ -206,17 +213,17 @@ def copy_scores(
 
 def _largest(logits: Float[Tensor, "row d_vocab"], k: int) -> Int[Tensor, "row k"]:
     if k > logits.shape[-1]:
-        raise InputError(f"k={k}: expected at most {logits.shape[-1]}, the tokens of the vocabulary.")
+        raise InputError(f"k={k}: expected at most {logits.shape[-1]}, the number of tokens of the vocabulary.")
     return logits.topk(k).indices.cpu()
 
 
 def _written(block: Block, x: Float[Tensor, "prompt d"]) -> Float[Tensor, "prompt head d"]:
-    """What every head of a layer writes where it attends to x alone, without the biases of the output."""
+    """Output of every head of a layer that attends only to x, without output biases."""
     attention, norm = block.attention, block.attn_norm
     values = attention.values(x if norm is None else norm(x))
     each = values.repeat_interleave(len(attention.w_o) // values.shape[1], dim=1)
     written = einsum(each, attention.w_o, "prompt head e, head e d -> prompt head d")
-    after = block.attn_out_norm  # its scale changes no order of logits
+    after = block.attn_out_norm  # its scale does not change the order of logits
     return written if after is None else after.linear(written)
 
 
@@ -248,7 +255,7 @@ def _attention_scores(
 
 
 def _detection(score: ScoreName, tokens: Int[Tensor, " pos"]) -> Bool[Tensor, "query key"]:
-    """The detection pattern of TransformerLens's head detector."""
+    """Detection pattern of TransformerLens's head detector."""
     if score == "previous token":
         return torch.ones(len(tokens), len(tokens)).diagonal(-1).diag(-1).bool()
     same = (tokens[:, None] == tokens).tril(-1)

@@ -1,7 +1,7 @@
-"""Where the rows of maps point, and how far heads are from one another, by real counts (Clark et al. 2019, sections 3 and 6).
+"""Statistics of rows of maps, and distances between heads (Clark et al. 2019, sections 3 and 6).
 
-A row is read as a distribution over source tokens: divided by its sum. A share is a mean over the queries that can have it:
-the first token has no previous one, so it does not count there. In a causal model only targets within reach count.
+A row is divided by its sum and used as a distribution over source tokens. A share is a mean over the queries that have the target:
+the first token has no previous one, and is not counted there. In a causal model only reachable targets count.
 """
 
 import unicodedata
@@ -25,42 +25,42 @@ from tl_ffblock.signatures import strict
 Rows: TypeAlias = Float[np.ndarray, "layer channel query key"]
 QueryNumbers: TypeAlias = Float[np.ndarray, "layer channel query"]
 TokenGroups: TypeAlias = Mapping[str, Bool[np.ndarray, " token"]]
-"""Which tokens belong to a group, by its name."""
+"""By name of a group: mask of its tokens."""
 
 RELATIVE = MappingProxyType({"previous": -1, "own": 0, "next": 1})
 """Targets at a fixed distance from the query."""
 THRESHOLDS: Mapping[str, float] = MappingProxyType(
     {"previous": 0.5, "own": 0.5, "next": 0.5, "first": 0.6, "separator": 0.6, "punctuation": 0.6, "evenness": 0.8}
 )
-"""Means from which on a channel is called by the statistic: those of Clark et al.'s Figure 6, whose entropy of 3.8 nats
+"""Smallest means for which a channel is named after a statistic: those of Clark et al.'s Figure 6, whose entropy of 3.8 nats
 is 0.8 of the largest for their 128 tokens; "own" and "first" are ours."""
 OTHER_SEGMENT = "other segment"
-"""The share on the other sentence of a pair."""
+"""Share on the other sentence of a pair."""
 PERIOD_OR_COMMA = "period or comma"
-"""The punctuation of Clark et al."""
+"""Clark et al.'s punctuation."""
 _MARKERS = "ĠĊ▁#"
-"""Characters that tokenizers put at a piece and no text has there."""
+"""Marks that tokenizers add to pieces, and that are not in texts."""
 
 
 @strict
 def distributions(maps: TokenMaps) -> Rows:
-    """Every row divided by its sum, in float64; NaN where a row is all zeros, since it points nowhere.
+    """Rows divided by their sum, in float64; NaN for a row of zeros.
 
-    Attention's rows sum to 1 already, except with attention sinks, whose weight no token gets.
+    Rows of attention already sum to 1, except with attention sinks, whose weight is on no token.
 
     Raises:
-        InputError: if a value is negative or no number, as in a difference of maps, or named positions are all that there is.
+        InputError: if a value is negative or NaN, as in a difference of maps, or if there are only named positions.
     """
     if not maps.whole:
         raise InputError(
-            f"{maps.kind} of {maps.model} at {brief(maps.tokens)}: these are some of the tokens that a row takes from, and have no "
-            "shares of its sum. Give each prompt's whole maps."
+            f"{maps.kind} of {maps.model} at {brief(maps.tokens)}: rows of named positions lack other tokens, and have no shares. "
+            "Pass each prompt's whole maps."
         )
     values = maps.values.detach().double().cpu().numpy()
     if not (values >= 0).all():
         raise InputError(
-            f"{maps.kind} of {maps.model}: {int((~(values >= 0)).sum())} values are negative or no number. Rows are read as "
-            "shares of a sum, so they have to be weights or norms; give the maps themselves and not their difference."
+            f"{maps.kind} of {maps.model}: {int((~(values >= 0)).sum())} values are negative or NaN: expected weights or norms. "
+            "Pass the maps themselves, not their difference."
         )
     total = values.sum(axis=-1, keepdims=True)
     return np.divide(values, total, out=np.full_like(values, np.nan), where=total > 0)
@@ -68,13 +68,13 @@ def distributions(maps: TokenMaps) -> Rows:
 
 @strict
 def entropy(maps: TokenMaps) -> QueryNumbers:
-    """`-sum p ln p` of every row, in nats: 0 for one token, ln n for n tokens alike; NaN for a row of zeros."""
+    """Entropy `-sum p ln p` of every row, in nats: 0 for one token, ln n for n equal tokens; NaN for a row of zeros."""
     return entr(distributions(maps)).sum(axis=-1)
 
 
 @strict
 def evenness(maps: TokenMaps) -> QueryNumbers:
-    """Entropy over its largest value, ln of the tokens that a query can reach; NaN where it reaches one alone."""
+    """Entropy divided by its largest value, ln of the number of reachable tokens; NaN if there is only one."""
     reached, rows = maps.reachable().sum(dim=-1).numpy(), entropy(maps)
     most = np.log(np.maximum(reached, 1))
     return np.divide(rows, most, out=np.full_like(rows, np.nan), where=np.broadcast_to(reached > 1, rows.shape))
@@ -82,13 +82,13 @@ def evenness(maps: TokenMaps) -> QueryNumbers:
 
 @strict
 def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str, Bool[np.ndarray, " token"]]:
-    """The groups of Clark et al.: the first token, special tokens, those of them after the first, punctuation.
+    """Groups of tokens as in Clark et al.: the first token, special tokens, special tokens after the first, punctuation.
 
-    Theirs is "period or comma", these two characters alone; "punctuation" is every token of punctuation characters.
+    Their punctuation is "period or comma", only these two characters; "punctuation" is every token of punctuation characters.
 
     Args:
-        tokens: As the tokenizer shows them.
-        special: Positions of tokens that stand for no text, such as [CLS] and [SEP], negative ones from the end.
+        tokens: Tokens as the tokenizer shows them.
+        special: Positions of special tokens, such as [CLS] and [SEP], negative ones from the end.
 
     Raises:
         InputError: if there is no such position.
@@ -114,16 +114,16 @@ def token_groups(tokens: Sequence[str], special: Sequence[int] = ()) -> dict[str
 def target_shares(
     maps: TokenMaps, groups: TokenGroups, segments: Mapping[str, int] | None = None
 ) -> dict[str, QueryNumbers]:
-    """Of every row the share on the previous, own and next token and on each group of tokens.
+    """Shares of every row on the previous, own and next token and on each group of tokens, by name.
 
-    Of a text with segments, such as two sentences, also the share on tokens of another segment than the row's ("other segment"),
-    special tokens not counted (Vig 2019). NaN where a row has no such target within reach.
+    For a text with segments, such as two sentences, also the share on tokens of other segments than the row's ("other segment"),
+    without special tokens (Vig 2019). NaN if a row has no such target within reach.
 
     Args:
-        maps: Any maps.
-        groups: Which tokens belong to each group, as `token_groups` gives them.
-        segments: Where each segment begins, by its name, such as `{"prompt": 0, "generated": 12}`; None means two sentences, where a
-            separator is between.
+        maps: Maps of any kind.
+        groups: Tokens of each group, from `token_groups`.
+        segments: Start of each segment by name, such as `{"prompt": 0, "generated": 12}`; None means two sentences, if a separator
+            is between them.
 
     Raises:
         InputError: if a group is not one truth value per token, or segments do not fit the tokens.
@@ -156,7 +156,7 @@ def query_statistics(
 
 @strict
 def means(numbers: Mapping[str, QueryNumbers]) -> dict[str, Float[np.ndarray, "layer channel"]]:
-    """Mean over the queries that have a value; NaN where none has."""
+    """Mean over the queries that have a value; NaN if there is none."""
     _refuse_unnamed(numbers, "numbers", "numbers by the name of a statistic, as query_statistics gives them")
     return {name: _mean(np.asarray(rows)) for name, rows in numbers.items()}
 
@@ -165,9 +165,9 @@ def means(numbers: Mapping[str, QueryNumbers]) -> dict[str, Float[np.ndarray, "l
 def by_query_kind(
     rows: QueryNumbers, maps: TokenMaps, kinds: TokenGroups
 ) -> dict[str, Float[np.ndarray, "layer channel"]]:
-    """A number of every row, averaged over the queries of each kind: where do separators, where does punctuation point?
+    """Mean of a number of every row over the queries of each kind, such as separators or punctuation.
 
-    With the share on special tokens this is the no-op share of section 3.2: what a head does where it has nothing to do. With
+    With the share on special tokens this is the no-op share of section 3.2: the behaviour of a head without a task. With
     `entropy` and the groups of `token_groups`, "first" is the entropy of [CLS]'s row (section 3.3).
 
     Raises:
@@ -181,14 +181,14 @@ def by_query_kind(
 def behaviours(
     statistics: Mapping[str, Float[np.ndarray, "layer channel"]], thresholds: Mapping[str, float] = THRESHOLDS
 ) -> dict[str, Bool[np.ndarray, "layer channel"]]:
-    """Which channels do mostly one thing: those whose mean reaches the threshold of its statistic.
+    """Channels with one main behaviour: those whose mean reaches the threshold of its statistic, by name.
 
     Args:
-        statistics: Means by name, as `means` gives them.
-        thresholds: Least means by name; the usual names without a statistic here are skipped.
+        statistics: Means by name, from `means`.
+        thresholds: Smallest means by name; default names without a statistic are skipped.
 
     Raises:
-        InputError: for a name that no statistic has, or a threshold that is not a finite number.
+        InputError: for a name without a statistic, or a threshold that is not a finite number.
     """
     _refuse_unnamed(statistics, "statistics", "numbers by the name of a statistic, as query_statistics gives them")
     _refuse_unnamed(thresholds, "thresholds", "numbers by the name of a statistic, {'previous': 0.5}")
@@ -196,7 +196,7 @@ def behaviours(
     if unknown := [name for name in thresholds if name not in known]:
         meant = did_you_mean(unknown[0], known)
         raise InputError(
-            f"thresholds[{unknown[0]!r}]: no statistic of this name; there are {', '.join(sorted(known))}. {meant}"
+            f"thresholds[{unknown[0]!r}]: no statistic of this name; expected some of {', '.join(sorted(known))}. {meant}"
         )
     limits = {name: real_number(least, f"thresholds[{name!r}]") for name, least in thresholds.items()}
     return {name: statistics[name] >= least for name, least in limits.items() if name in statistics}
@@ -210,13 +210,13 @@ def summary(
     *,
     segments: Mapping[str, int] | None = None,
 ) -> pd.DataFrame:
-    """One row per layer and channel: the mean of every statistic, and what the channel mostly does.
+    """One row per layer and channel: the mean of every statistic, and the channel's main behaviour.
 
     Args:
-        maps: Any maps.
-        groups: Which tokens belong to each group, as `token_groups` gives them.
+        maps: Maps of any kind.
+        groups: Tokens of each group, from `token_groups`.
         thresholds: As in `behaviours`.
-        segments: As in `target_shares`: of a text with several there is the column "other segment".
+        segments: As in `target_shares`; with several segments there is the column "other segment".
 
     Raises:
         InputError: if a value is negative, a group is not one truth value per token, or segments do not fit the tokens.
@@ -232,28 +232,28 @@ def summary(
 
 @strict
 def divergences(maps: TokenMaps) -> Float[np.ndarray, "map map"]:
-    """Jensen-Shannon divergence of every two maps, mean over queries, in nats: 0 for the same rows, ln 2 for disjoint ones.
+    """Jensen-Shannon divergence of every two maps [map map], mean over queries, in nats: 0 for equal rows, ln 2 for disjoint ones.
 
-    Maps are counted layer by layer: layer 0's channels, then layer 1's. Clark et al. sum over queries; a mean is the same
-    picture and does not grow with the corpus. Rows of zeros count for no pair.
+    Maps are numbered layer by layer: layer 0's channels, then layer 1's. Clark et al. sum over queries; a mean does not grow with
+    the corpus. Rows of zeros are excluded.
 
     Raises:
-        InputError: if a value is negative or no number, or no query has a row in two maps.
+        InputError: if a value is negative or NaN, or if no query has a row in both of two maps.
     """
     sums, counts = divergence_sums(maps)
     if not (counts > 0).all():
-        raise InputError("a map is all zeros: its rows point nowhere, so it has no distance to others. Leave it out.")
+        raise InputError("a map is all zeros, so it has no distance to others. Omit it.")
     return sums / counts
 
 
 @strict
 def divergence_sums(maps: TokenMaps) -> tuple[Float[np.ndarray, "map map"], Int[np.ndarray, "map map"]]:
-    """Sum over queries of the divergence of every two maps, and the queries counted: add them up over a corpus.
+    """Sum over queries of the divergence of every two maps, and the number of queries; these can be added up over a corpus.
 
     `JS(p, q) = H((p + q) / 2) - (H(p) + H(q)) / 2` with H the entropy.
 
     Raises:
-        InputError: if a value is negative or no number.
+        InputError: if a value is negative or NaN.
     """
     layers = distributions(maps)
     rows = layers.reshape(-1, *layers.shape[2:])
@@ -261,10 +261,10 @@ def divergence_sums(maps: TokenMaps) -> tuple[Float[np.ndarray, "map map"], Int[
     rows = np.where(known[..., None], rows, 0)
     own = entr(rows).sum(axis=-1)
     sums, counts = np.zeros((len(rows), len(rows))), np.zeros((len(rows), len(rows)), dtype=np.int64)
-    for number in range(len(rows)):  # one map against those after it: [map query key] at a time
+    for number in range(len(rows)):  # one map and those after it: [map query key] at a time
         both = known[number] & known[number:]
         between = entr((rows[number] + rows[number:]) / 2).sum(axis=-1) - (own[number] + own[number:]) / 2
-        row = np.where(both, np.maximum(between, 0), 0).sum(axis=-1)  # rounding leaves 0 a little below
+        row = np.where(both, np.maximum(between, 0), 0).sum(axis=-1)  # rounding can give slightly less than 0
         sums[number, number:] = sums[number:, number] = row
         counts[number, number:] = counts[number:, number] = both.sum(axis=-1)
     np.fill_diagonal(sums, 0)
@@ -273,9 +273,9 @@ def divergence_sums(maps: TokenMaps) -> tuple[Float[np.ndarray, "map map"], Int[
 
 @strict
 def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np.ndarray, "map 2"]:
-    """Points in a plane whose distances are close to those given: metric multidimensional scaling by scikit-learn.
+    """Points [map 2] whose distances are close to the given ones: metric multidimensional scaling by scikit-learn.
 
-    The axes mean nothing; only distances do.
+    The axes have no meaning.
 
     Raises:
         InputError: if `distances` is not square and symmetric.
@@ -304,7 +304,7 @@ def plane(distances: Float[np.ndarray, "map map"], *, seed: int = 0) -> Float[np
 
 @strict
 def clusters(distances: Float[np.ndarray, "map map"], count: int) -> Int[np.ndarray, " map"]:
-    """Number of the cluster of every map, from 0 in the order of the maps: average linkage, cut to at most `count`.
+    """Cluster number of every map, from 0 in the order of the maps: average linkage with at most `count` clusters.
 
     Raises:
         InputError: if `distances` is not square and symmetric, or `count` is not from 1 to the number of maps.
@@ -341,7 +341,7 @@ def _mean(rows: Float[np.ndarray, "layer channel query"]) -> Float[np.ndarray, "
 
 
 def _text(token: str) -> str:
-    """A token without its tokenizer's marks; a `#` of its own is text, `##` before letters is a mark."""
+    """A token without its tokenizer's marks; a `#` alone is text, `##` before letters is a mark."""
     text = token.strip()
     return text.strip(_MARKERS) or text.strip("ĠĊ▁")
 
@@ -360,5 +360,5 @@ def _refuse_asymmetric(distances: Float[np.ndarray, "map map"]) -> None:
     if not square or not np.allclose(distances, distances.T) or not np.allclose(np.diag(distances), 0):
         raise InputError(
             f"distances of shape {distances.shape}: expected a square symmetric matrix with zeros on its diagonal, as "
-            "divergences gives it."
+            "divergences returns it."
         )

@@ -1,4 +1,4 @@
-"""Maps inside causal experiments: contributions as interventions, patched runs, causal validation of a map, circuits."""
+"""Interventions: activation patching, knockout, contributions as edits, patched maps, causal validation, circuits."""
 
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison, activation_patching
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout, attention_knockout, attention_knockout_hooks

@@ -1,9 +1,9 @@
 # Noun: activation patching (Vig et al. 2020; Meng et al. 2022; Heimersheim and Nanda 2024).
-"""`ffb.activation_patching`: what a target becomes when one activation of a run is another run's, measured.
+"""`ffb.activation_patching`: measured change of a target when one activation is replaced by that of another prompt.
 
-Every number is one forward pass under a patch. Patches of a layer are run side by side, from that layer on (`LateRuns`).
-Two identities are checked at every layer: a run patched by itself gives its own logits, and the residual stream patched at all
-positions gives the other run's.
+Every number is one forward pass with a patch. Patches of a layer run in batches, from that layer on (`LateRuns`). Two identities
+are checked at every layer. A prompt patched with its own activations must give its own logits. The residual stream patched at
+all positions must give the other prompt's logits.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import PLURAL, spelled_out, strict
 
 Change: TypeAlias = Literal["denoising", "noising"]
-"""Clean activations into the corrupted run, or corrupted ones into the clean run."""
+"""Clean activations into the corrupted prompt (denoising), or corrupted ones into the clean prompt (noising)."""
 Replacement: TypeAlias = Literal["run", "zero", "mean", "mean_over_prompts", "resample"]
 """What is put in: the other run's activation, zeros, its mean over the run's positions or over those of all clean prompts, or
 that of the next prompt of the list."""
@@ -43,31 +43,31 @@ PatchesOf: TypeAlias = Literal["residual", "residual_mid", "attention", "mlps", 
 """What is patched: the residual stream at a layer's input, between attention and feed-forward; what attention and feed-forwards
 add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
 STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
-"""Kinds that have no heads; they are patched one position at a time unless told otherwise."""
+"""Kinds without heads, which are patched at one position at a time by default."""
 PLACES = ["kind", "layer", "head", "position"]
-"""Columns that say what a number is of."""
+"""Columns that identify a patch."""
 
 
 class PatchOptions(TypedDict, total=False):
-    """Which activations are patched, and how."""
+    """Options: which activations are patched, and how."""
 
     of: Sequence[PatchesOf] | PatchesOf
     """Kinds of activations: "residual", "residual_mid", "attention", "mlps", "heads", "q", "k", "v", "pattern"."""
     direction: Change | None
     """"denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising"."""
     replacement: Replacement
-    """What is put in: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
-    "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's)."""
+    """What replaces an activation: "run", the other prompt's activation. For the clean prompt also "zero", "mean" (over its
+    positions), "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's)."""
     layers: Layers
-    """Layers; None means all, and the end of the residual stream."""
+    """Layers; None means all layers and the end of the residual stream."""
     positions: Positions | NamedPositions
     """Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all."""
     by_position: bool | Sequence[PatchesOf]
     """Kinds that are patched at one position at a time, the others at all chosen positions at once. True means all kinds."""
     batch_size: SupportsIndex
-    """Patched runs at a time, at most; fewer where their tensors are large."""
+    """Largest number of patches per forward pass; smaller if tensors are large."""
     progress: bool
-    """Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs."""
+    """Whether a long call shows a progress bar with its cost in a terminal or notebook."""
 
 
 DEFAULTS: dict[str, Any] = {
@@ -85,43 +85,43 @@ DEFAULTS: dict[str, Any] = {
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ActivationPatching(Result):
-    """A target under every patch, of one pair of prompts, or the mean over pairs.
+    """A target under every patch, for one pair of prompts, or the mean over pairs.
 
-    `values`, `patched` and `normalised` have a tensor by kind: [layer pos], of heads [layer head pos], without the last axis where all
-    positions are patched at once. Several targets are the first axis.
+    `values`, `patched` and `normalised` have one tensor per kind: [layer pos], of heads [layer head pos]. The last axis is missing
+    if all positions are patched at once. With several targets, they are the first axis.
     """
 
     measured: Mapping[str, Float[Tensor, "target layer *place"]]
-    """The targets under each patch, by kind; NaN where an interrupted sweep did not come."""
+    """Targets under each patch, by kind; NaN if the sweep was interrupted before it."""
     layers: Mapping[str, tuple[int, ...]]
-    """By kind; of the residual stream the number of layers is the end."""
+    """By kind: the layers. In the residual stream the number of layers means the end."""
     positions: tuple[int | str, ...]
-    """Numbers, or names."""
+    """Numbers or names of positions."""
     position_tokens: tuple[str, ...]
-    """The tokens there, "clean→corrupted" where they differ."""
+    """Tokens at these positions, "clean→corrupted" where they differ."""
     labels: tuple[str, ...]
-    """All tokens of the prompt, likewise."""
+    """All tokens of the prompt, in the same format."""
     targets: tuple[str, ...]
-    """What is read, in words: "logit difference ' Mary' - ' John'"."""
+    """The targets in words: "logit difference ' Mary' - ' John'"."""
     quantities: tuple[str, ...]
-    """What kind of numbers these are: "logit difference"."""
+    """Kinds of the targets: "logit difference"."""
     clean: Float[Tensor, " target"]
-    """The targets in the clean run."""
+    """Targets of the clean prompt."""
     corrupted: Float[Tensor, " target"]
-    """The targets in the corrupted run; NaN where there is none."""
+    """Targets of the corrupted prompt; NaN if there is none."""
     direction: Change
     replacement: Replacement
     model: str
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
     error: float = 0.0
-    """The worst relative error of logits in the checks."""
+    """Largest relative error of logits in the checks."""
     complete: bool = True
     """False for a sweep that was interrupted."""
     low: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
-    """Of a mean over pairs the lower end of the effects' 95 % intervals (percentile bootstrap over pairs)."""
+    """For a mean over pairs: lower end of the effects' 95 % intervals (percentile bootstrap over pairs)."""
     high: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
-    """The upper end, likewise."""
+    """Upper end of these intervals."""
     n_pairs: int = 1
 
     @property
@@ -139,18 +139,18 @@ class ActivationPatching(Result):
         """The target under each patch, 0 for the corrupted run's and 1 for the clean run's.
 
         Raises:
-            InputError: if there is no corrupted run.
+            InputError: if there is no corrupted prompt.
         """
         if not self._has_ends:
             raise InputError(
-                f"normalised: 0 is the corrupted run's target, and replacement={self.replacement!r} has no corrupted run. Use "
-                "`values`, or give a corrupted prompt and replacement='run'."
+                f"normalised: replacement={self.replacement!r} has no corrupted prompt, whose target would be 0. Use `values`, or "
+                "pass a corrupted prompt and replacement='run'."
             )
         return self._of_one({kind: self._scaled(kind, *self._ends) for kind in self.measured})
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of results of which there is a mean."""
+        """What results must have in common to be averaged."""
         return {
             "quantity": ", ".join(self.quantities),
             "model": self.model,
@@ -160,7 +160,7 @@ class ActivationPatching(Result):
         }
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per patch: kind, layer, head, position, token, value (what it changes the target by), and normalised if it is known.
+        """One row per patch: kind, layer, head, position, token, value (change of the target), and normalised if it is known.
 
         Head is -1 where a kind has no heads, position where all positions are patched at once. Several targets have a column
         `target`, a mean over pairs low, high (of the value) and n.
@@ -185,10 +185,10 @@ class ActivationPatching(Result):
     def compare(self, estimates: Any) -> "PatchingComparison":
         """Estimates of the same effects beside the measured ones.
 
-        Where the sweep patched all positions at once, estimates are summed over positions.
+        If the sweep patched all positions at once, estimates are summed over positions.
 
         Args:
-            estimates: Of the same prompts and target, as `ffb.attribution_patching` makes them.
+            estimates: Result of `ffb.attribution_patching` for the same prompts and target.
 
         Raises:
             InputError: if they are no such estimates, not of the same prompts, target, model and direction, or have no number in
@@ -198,10 +198,10 @@ class ActivationPatching(Result):
 
     @staticmethod
     def mean(results: "Iterable[ActivationPatching]") -> "ActivationPatching":
-        """The mean over pairs, with 95 % intervals of the effects; NaN where one pair's is, and means are normalised, not each pair.
+        """Mean over pairs, with 95 % intervals of the effects; NaN if one pair has NaN. Means are normalised, not each pair.
 
         Raises:
-            InputError: if there is none, or they are not of the same patches of one model.
+            InputError: if there is no result, or if results differ in patches or model.
         """
         several = alike(results, ActivationPatching, "ffb.activation_patching")
         refuse_mixed(several, "average")
@@ -210,20 +210,20 @@ class ActivationPatching(Result):
             shapes, others = ({k: tuple(v.shape) for k, v in each.measured.items()} for each in (first, result))
             if not result.complete:
                 raise InputError(
-                    f"cannot average: the sweep of result {number} was interrupted, and a mean of what it has would be of other "
-                    "patches than its unpatched runs. Leave it out, or run it again."
+                    f"cannot average: the sweep of result {number} was interrupted, and its patches are not those of the other "
+                    "results. Omit it, or run it again."
                 )
             if (shapes, first.positions, first.layers) != (others, result.positions, result.layers):
                 raise InputError(
-                    f"cannot average results 0 and {number}: they are of other kinds, layers or positions. Prompts of different "
-                    'lengths are averaged at named positions, positions={"IO": [4, 2], "END": -1}.'
+                    f"cannot average results 0 and {number}: they have different kinds, layers or positions. For prompts of "
+                    'different lengths use named positions, positions={"IO": [4, 2], "END": -1}.'
                 )
         measured = {kind: torch.stack([result.measured[kind] for result in several]) for kind in first.measured}
         intervals = {
             kind: mean_interval(torch.stack([result.values[kind].reshape(table.shape) for result in several]))
             for kind, table in first.measured.items()
         }
-        # A target that was NaN under a patch of one pair has no mean there: unpatched runs are of all pairs.
+        # A target that is NaN under a patch of one pair has no mean there; unpatched targets are means over all pairs.
         none = {kind: tables.isnan().any(dim=0) for kind, tables in measured.items()}
         return replace(
             first,
@@ -241,7 +241,7 @@ class ActivationPatching(Result):
         )
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """The targets, the largest effect of every kind, and the checks."""
+        """Targets, the largest effect of every kind, and the checks."""
         lines: dict[str, object] = {"text": shortened(self.labels)} if self.labels else {}
         table = self.to_dataframe()
         for kind in self.measured:
@@ -265,12 +265,12 @@ class ActivationPatching(Result):
 
     @property
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """Where the targets are 0, and their distance from there to 1."""
+        """The targets that are scaled to 0, and their distance to those that are scaled to 1."""
         return self.corrupted, self.clean - self.corrupted
 
     @property
     def _unpatched(self) -> tuple[Tensor, Tensor]:
-        """The targets of the run that is patched, and a unit of 1."""
+        """Targets without a patch, and a unit of 1."""
         baseline = self.corrupted if self.direction == "denoising" else self.clean
         return baseline, torch.ones_like(baseline)
 
@@ -289,7 +289,7 @@ class PatchingComparison(Result):
     """Estimated and measured effects of the same patches."""
 
     kinds: tuple[str, ...]
-    """One per patch, as all that follow."""
+    """Kind of each patch; all other fields have one entry per patch too."""
     layers: tuple[int, ...]
     heads: tuple[int, ...]
     """-1 for none."""
@@ -312,13 +312,13 @@ class PatchingComparison(Result):
         return pd.DataFrame.from_dict(rows, orient="index").astype({"n": int})
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per patch: kind, layer, head, position, token, estimate, and value, which is measured."""
+        """One row per patch: kind, layer, head, position, token, estimate, and value (measured)."""
         places = zip(self.kinds, self.layers, self.heads, self.positions, self.tokens, strict=True)
         frame = pd.DataFrame(places, columns=[*PLACES, "token"])
         return frame.assign(estimate=self.estimates.numpy(), value=self.measured.numpy())
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """The correlation of every kind."""
+        """Correlation of every kind."""
         rows = self.correlation.iterrows()
         return f"estimated and measured changes of {self.target} of {self.model}", {
             str(kind): f"Pearson {row['pearson']:.3f}, Spearman {row['spearman']:.3f}, {row['n']:.0f} patches"
@@ -335,8 +335,8 @@ def _compared(sweep: ActivationPatching, estimates: Any) -> PatchingComparison:
         )
     if sweep.direction != "noising" or sweep.replacement != "run":
         raise InputError(
-            "compare: attribution_patching estimates what the clean run's target becomes with corrupted activations, this sweep "
-            f"measured {sweep.direction!r} with replacement={sweep.replacement!r}. Use activation_patching(..., direction='noising')."
+            "compare: attribution_patching estimates direction='noising' with replacement='run'; this sweep has direction="
+            f"{sweep.direction!r} and replacement={sweep.replacement!r}. Use activation_patching(..., direction='noising')."
         )
     refuse_other_run(
         prompts=(sweep.labels, estimates.labels),
@@ -344,14 +344,14 @@ def _compared(sweep: ActivationPatching, estimates: Any) -> PatchingComparison:
         weights=(sweep.fingerprint, estimates.fingerprint),
     )
     if any(isinstance(position, str) for position in sweep.positions):
-        raise InputError("compare: the sweep's positions have names, the estimates' numbers. Use positions by number.")
+        raise InputError("compare: the sweep has named positions, the estimates have numbers. Use positions by number.")
     estimated = estimates.to_dataframe()[[*PLACES, "value"]].rename(columns={"value": "estimate"})
     chosen = estimated[estimated["position"].isin(sweep.positions)]
     whole = chosen.assign(position=-1).groupby(PLACES, as_index=False)["estimate"].sum()
     rows = sweep.to_dataframe().merge(pd.concat([estimated, whole]), on=PLACES, how="inner")
     if not len(rows):
         raise InputError(
-            f"compare: the sweep is of {', '.join(sweep.measured)}, the estimates of {', '.join(estimated['kind'].unique())}: "
+            f"compare: the sweep has {', '.join(sweep.measured)}, the estimates have {', '.join(estimated['kind'].unique())}: "
             "expected a kind that both have."
         )
     return PatchingComparison(
@@ -369,7 +369,7 @@ def _compared(sweep: ActivationPatching, estimates: Any) -> PatchingComparison:
 
 @dataclass
 class _Sweep:
-    """What one call patches, in every pair alike."""
+    """Patches of one call, the same for every pair."""
 
     model: Model
     kinds: tuple[PatchKind, ...]
@@ -386,7 +386,7 @@ class _Sweep:
 
     @property
     def read_from(self) -> int | None:
-        """The first position that a metric reads, from the end; None where one reads all, or counts from the start."""
+        """First position that a metric reads, from the end; None if a metric reads all, or counts from the start."""
         places = [metric.at for metric in self.metrics]
         return min(at for at in places if at is not None) if all(at is not None and at < 0 for at in places) else None
 
@@ -394,7 +394,7 @@ class _Sweep:
         return LateRuns(self.model, tokens, self.patched, self.read_from)
 
     def cost(self, n_positions: Sequence[int]) -> tuple[int, float]:
-        """Patches of all pairs, and how many whole forward passes they are worth."""
+        """Number of patches of all pairs, and their cost in whole forward passes."""
         n_layers = self.model.n_layers
         sizes = [
             (layer, max(1, heads_of(self.model, kind)) * (n if kind in self.by_position else 1))
@@ -406,7 +406,7 @@ class _Sweep:
 
 @dataclass
 class _Pair:
-    """The run that is patched, the run whose activations are put in, and where."""
+    """The patched prompt, the prompt of the new activations, and positions."""
 
     sweep: _Sweep
     run: LateRuns
@@ -418,12 +418,12 @@ class _Pair:
     error: float = 0.0
 
     def heads(self, kind: PatchKind) -> tuple[int, ...]:
-        """The axis of heads that a kind has in the tables."""
+        """Indices of a kind's axis of heads in the tables."""
         own = self.run.activation(kind, self.sweep.layers[kind][0])
         return () if kind in STREAM else (own.shape[0 if kind == "pattern" else 1],)
 
     def measured(self, kind: PatchKind, layer: int) -> Iterator[tuple[slice, Float[Tensor, "target run"]]]:
-        """The targets under all patches of a kind at a layer, in the order of head and position, some at a time."""
+        """Targets under all patches of a kind at a layer, in the order of head and position, in batches."""
         (n_heads,) = self.heads(kind) or (1,)
         of_position = [[place] for place in self.places] if kind in self.sweep.by_position else [list(self.places)]
         patches = [(head, at) for head in range(n_heads) for at in of_position]
@@ -437,13 +437,13 @@ class _Pair:
             self.bar.step(len(chunk))
 
     def read(self, logits: Float[Tensor, "run read d_vocab"]) -> Float[Tensor, "target run"]:
-        """Every target of every run."""
+        """Every target of every row."""
         return torch.stack([run_by_run(metric, logits).detach().double().cpu() for metric in self.metrics])
 
     def _logits(
         self, kind: PatchKind, layer: int, where: Bool[Tensor, "run head pos"], *, checked: bool
     ) -> Float[Tensor, "run read d_vocab"]:
-        """Logits under patches; in the same batch, checked, the run patched by itself and the other run by way of the stream."""
+        """Logits under patches. With `checked`, two more rows: the prompt patched by itself, and the other prompt by the stream."""
         own, new = self.run.activation(kind, layer)[None], self._new(kind, layer)[None]
         if not checked:
             return self.run.patched(kind, layer, new.expand(len(where), *new.shape[1:]), where)
@@ -458,7 +458,7 @@ class _Pair:
         return logits[1 : 1 + len(where)]
 
     def _new(self, kind: PatchKind, layer: int) -> Tensor:
-        """What is put in."""
+        """Activations that are put in."""
         own = self.run.activation(kind, layer)
         if self.donor is not None:
             return self.donor.activation(kind, layer)
@@ -499,10 +499,10 @@ def activation_patching(
     target: Target | Sequence[Target],
     **options: Unpack[PatchOptions],
 ) -> ActivationPatching | Results[ActivationPatching]:
-    """What a target becomes when one activation of a run is replaced by another run's: activation patching, causal tracing, ablation.
+    """Activation patching, causal tracing or ablation: change of a target when one activation is replaced.
 
-    As `transformer_lens.patching` does it, for every model that runs here: one patch at a time, each measured by a forward
-    pass. `ffb.attribution_patching` estimates the same (with direction="noising") by one backward pass.
+    It has the patches of `transformer_lens.patching`, for every supported model. Each patch is measured by one forward pass.
+    `ffb.attribution_patching` estimates the effects with direction="noising" by one backward pass.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -513,23 +513,23 @@ def activation_patching(
             and feed-forward), "attention" and "mlps" (what each adds to the residual stream), "heads" (z), "q", "k", "v" (grouped
             keys and values by group), "pattern" (rows of queries).
         direction: "denoising" or "noising"; None means "denoising" with a corrupted prompt, else "noising".
-        replacement: "run", the other run's activation; or into the clean run "zero", "mean" (over the run's positions),
+        replacement: "run", the other prompt's activation. For the clean prompt also "zero", "mean" (over its positions),
             "mean_over_prompts" (over the positions of all clean prompts), "resample" (the next clean prompt's).
-        layers: Layers; None means all, and the end of the residual stream.
+        layers: Layers; None means all layers and the end of the residual stream.
         positions: Positions, as numbers for all pairs, or by name: {"IO": [2, 4], "END": -1}. None means all.
         by_position: Kinds that are patched at one position at a time, the others at all chosen positions at once; True means all.
-        batch_size: Patched runs at a time, at most; fewer where their tensors are large.
-        progress: Whether a long call shows a bar at a terminal or in a notebook, which says what the call costs.
+        batch_size: Largest number of patches per forward pass; smaller if tensors are large.
+        progress: Whether a long call shows a progress bar with its cost in a terminal or notebook.
 
     Returns:
-        One result for one pair; `Results` for lists, pair by pair, whose `mean()` has intervals. A sweep that is interrupted from
-        the keyboard gives what it has: NaN where no patch was run, `complete` False.
+        One `ActivationPatching` for one pair; `Results` for lists, one per pair, whose `mean()` has intervals. After an interruption
+        from the keyboard the results so far are returned: NaN for the other patches, and `complete` is False.
 
     Raises:
-        InputError: for input that cannot be used, pairs of different lengths among it.
-        UnsupportedModelError: for a kind that the model lacks, has no HookPoint for, or does not obey.
+        InputError: for input that cannot be used, such as pairs of different lengths.
+        UnsupportedModelError: for a kind that the model does not have, has no HookPoint for, or cannot patch.
         UntrainedHeadError: for logits of an encoder whose head was never trained.
-        IdentityError: if a run patched by itself is not itself, or patched at all positions not the other run.
+        IdentityError: if a prompt patched by itself, or patched at all positions, does not give the expected logits.
     """
     known = identify(model)
     given: dict[str, Any] = {**DEFAULTS, **options}
@@ -541,7 +541,7 @@ def activation_patching(
 
 
 def _opened(model: Model, target: Any, n_pairs: int, has_corrupted: bool, given: Mapping[str, Any]) -> _Sweep:
-    """What is asked for, checked."""
+    """Checked options of a call."""
     kinds, chosen, by = _kinds(given["of"], "of"), select_layers(model, given["layers"]), given["by_position"]
     if given["replacement"].startswith("mean") and "pattern" in kinds:
         raise InputError(
@@ -566,7 +566,7 @@ def _swept(
     positions: Positions | NamedPositions,
     shown: bool,
 ) -> Results[ActivationPatching]:
-    """The results of all pairs, or of those that were begun before an interruption."""
+    """Results of all pairs, or of those that were begun before an interruption."""
     lengths, named = [len(clean) for clean, _ in tokens], positions if isinstance(positions, Mapping) else None
     asked = None if named is not None else cast("Positions", positions)
     names, places = chosen_positions(asked, "positions", lengths, named)
@@ -593,7 +593,7 @@ def _of_pair(
     means: Mapping[tuple[PatchKind, int], Tensor],
     bar: Progress,
 ) -> ActivationPatching:
-    """What one pair gives."""
+    """Result of one pair."""
     known, with_donor = sweep.model, sweep.replacement in ("run", "resample")
     runs = [sweep.run(each) for each in tokens[: 1 + with_donor]]
     bound = [metric.of_prompt(CleanRun(number, tokens[0], runs[0].logits)) for metric in sweep.metrics]
@@ -634,9 +634,9 @@ def _empty(pair: _Pair, kind: PatchKind) -> Tensor:
 
 
 def _fill(pair: _Pair, kind: PatchKind, table: Float[Tensor, "target layer *place"]) -> None:
-    """All patches of a kind, into a table that an interruption leaves as far as it came."""
+    """Measure all patches of a kind, and write them to a table, which stays filled after an interruption."""
     layers = pair.sweep.layers[kind]
-    if len(pair.run.logits) > 1:  # one token attends to itself, whatever its query and key
+    if len(pair.run.logits) > 1:  # a single token attends to itself, for any query and key
         pair.run.refuse_disobedience(kind, layers[0])
     for row, layer in enumerate(layers):
         for rows, values in pair.measured(kind, layer):
@@ -644,7 +644,7 @@ def _fill(pair: _Pair, kind: PatchKind, table: Float[Tensor, "target layer *plac
 
 
 def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[PatchKind, int], Float[Tensor, "..."]]:
-    """Activations' means over the positions of all prompts."""
+    """Means of activations over the positions of all prompts."""
     sums: dict[tuple[PatchKind, int], Tensor] = {}
     for tokens in prompts:
         run = sweep.run(tokens)
@@ -654,23 +654,23 @@ def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[Pa
 
 
 def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
-    """Whether there is one pair, and the prompts of each: the clean one, and the one whose activations are put in."""
+    """Whether there is one pair, and the prompts of each: the clean prompt, and that of the new activations."""
     if (replacement == "run") != (corrupted is not None):
         need = (
             "needs a corrupted prompt"
             if replacement == "run"
-            else "takes activations of clean prompts: corrupted is None"
+            else "uses activations of clean prompts: expected corrupted=None"
         )
         raise InputError(f"replacement={replacement!r} {need}.")
     if corrupted is None and direction == "denoising":
         raise InputError(
-            f"direction='denoising' with replacement={replacement!r}: the clean run is patched. Leave it out."
+            f"direction='denoising' with replacement={replacement!r}: the clean prompt is patched. Omit direction."
         )
     single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
     if replacement == "resample":
         if len(pairs) < 2:
             raise InputError(
-                "replacement='resample' with one prompt: expected a list, each of which gets the next one's."
+                "replacement='resample' with one prompt: expected a list, in which each prompt gets activations of the next one."
             )
         firsts = [first for first, _ in pairs]
         pairs = [*zip(firsts, [*firsts[1:], firsts[0]], strict=True)]

@@ -1,8 +1,8 @@
 # Noun: attention knockout (Geva et al. 2023).
 """Attention knockout: attention from some positions to others is blocked in a window of layers.
 
-Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. A score that is
-masked before the softmax has weight 0, and the row's other weights grow in proportion.
+Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. Blocked scores are
+masked before the softmax: their weight is 0, and the other weights of the row grow in proportion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import strict, whole
 
 ByPrompt: TypeAlias = Positions | Sequence[Positions]
-"""Positions of one prompt; of a list of prompts one position for all, or a list with an entry per prompt."""
+"""Positions of one prompt; for a list of prompts one position for all, or a list with an entry per prompt."""
 AskedOfHeads: TypeAlias = Sequence[SupportsIndex] | SupportsIndex | None
 CALLED = "attention knockout"
 LARGEST_SHOWN = 3
@@ -42,55 +42,55 @@ LARGEST_SHOWN = 3
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AttentionKnockout(Result):
-    """A target with attention to one source blocked in one window of layers at a time; means over prompts are [layer source]."""
+    """A target with attention to one source blocked in one window of layers; means over prompts are [layer source]."""
 
     by_prompt: Float[Tensor, "prompt layer source"]
-    """The target of every prompt, in its units."""
+    """Target of every prompt under each knockout, in its units."""
     baselines: Float[Tensor, " prompt"]
-    """The target without a knockout."""
+    """Target of every prompt without a knockout."""
     target: str
-    """What is read, in words."""
+    """The target in words."""
     layers: tuple[int, ...]
-    """The centre of each window."""
+    """Centre of each window."""
     windows: tuple[tuple[int, ...], ...]
-    """The layers in which attention is blocked."""
+    """Layers of each window, in which attention is blocked."""
     sources: tuple[str, ...]
     """Names of the keys to which attention is blocked."""
     source_tokens: tuple[str, ...]
-    """The tokens of each source; different ones of the prompts joined."""
+    """Tokens of each source, joined where prompts differ."""
     query_tokens: str
-    """The tokens whose attention is blocked, likewise; "all others" where every position that is not a key is a query."""
+    """Tokens of the queries, joined where prompts differ; "all others" if every position that is not a key is a query."""
     heads: tuple[int, ...] | None
     """Heads in which attention is blocked; None means all."""
     tokens: tuple[tuple[str, ...], ...]
-    """The prompts."""
+    """Tokens of the prompts."""
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def baseline(self) -> float:
-        """The target without a knockout, mean over prompts."""
+        """Mean target over prompts without a knockout."""
         return float(self.baselines.double().mean())
 
     @property
     def values(self) -> Float[Tensor, "layer source"]:
-        """The target under each knockout, mean over prompts."""
+        """Mean target over prompts under each knockout."""
         return self.by_prompt.double().mean(dim=0).to(self.by_prompt)
 
     @property
     def effect(self) -> Float[Tensor, "layer source"]:
-        """Change of the target, mean over prompts: values - baseline. Geva et al. draw effect / baseline of a probability."""
+        """Mean change of the target over prompts: values - baseline. Geva et al. plot effect / baseline of a probability."""
         return self.interval.mean.to(self.by_prompt)
 
     @cached_property
     def interval(self) -> MeanInterval:
-        """The mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
+        """Mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
         changes = self.by_prompt - self.baselines[:, None, None]
         return mean_interval(changes)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per window and source: kind ("pattern"), layer, window, source, token, value, effect; of several prompts low, high, n."""
+        """One row per window and source: kind ("pattern"), layer, window, source, token, value, effect, and for prompts low, high, n."""
         rows = [
             {"kind": "pattern", "layer": layer, "window": spans(window), "source": source, "token": token}
             for layer, window in zip(self.layers, self.windows, strict=True)
@@ -120,7 +120,7 @@ def attention_knockout_hooks(
 ) -> list[RunHook]:
     """Hooks that block attention, for `run_with_hooks` and for every `fwd_hooks` of this package (Geva et al. 2023).
 
-    Scores are masked before the softmax, in every model. The pattern of every run is checked: a masked key has no weight.
+    Scores are masked before the softmax, in every model. Each forward pass checks that masked keys have no weight.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -130,8 +130,8 @@ def attention_knockout_hooks(
         heads: Heads in which it is blocked, the same in each of the layers; None means all.
 
     Raises:
-        InputError: if a layer or head does not exist; in the run, if a position does not exist or a query has no other key.
-        UnsupportedModelError: for models whose layers are not decomposed; in the run, if attention cannot be masked.
+        InputError: if a layer or head does not exist. In the forward pass: if a position does not exist, or a query has no other key.
+        UnsupportedModelError: for models that cannot be decomposed. In the forward pass: if attention cannot be masked.
     """
     known = identify(model)
     numbers = _chosen_heads(known, heads)
@@ -156,29 +156,29 @@ def attention_knockout(
     heads: AskedOfHeads = None,
     progress: bool = True,
 ) -> AttentionKnockout:
-    """The target when attention to each source is blocked in each window of layers, measured (Geva et al. 2023).
+    """Attention knockout: change of a target when attention to each source is blocked in a window of layers (Geva et al. 2023).
 
-    Every number is a forward pass with masked scores; those of one prompt run side by side.
+    Every number is measured by a forward pass with masked scores. Forward passes of one prompt run in batches.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         inputs: A text, a list of texts, or token ids.
-        target: A function of logits, as in `ffb.attribute`; Geva et al. read `ffb.probability(answer)`.
-        keys: Sources by name, `{"subject": [2, 3], "last": -1}`, or positions that are one source. Of a list of prompts each is
-            one position for all, or a list with an entry per prompt: `{"subject": [[2, 3], [2, 3, 4]], "last": -1}`.
-        queries: Positions from which attention is blocked, likewise; None means all that are not keys.
-        layers: The layers of one window; with `window` the centres of the windows. None means all.
-        window: How many layers around each centre; None means that `layers` are one window.
+        target: A function of logits, as in `ffb.attribute`; Geva et al. use `ffb.probability(answer)`.
+        keys: Sources by name, `{"subject": [2, 3], "last": -1}`, or positions of a single source. For a list of prompts, a source
+            is one position for all, or a list with an entry per prompt: `{"subject": [[2, 3], [2, 3, 4]], "last": -1}`.
+        queries: Positions from which attention is blocked, in the same format; None means all that are not keys.
+        layers: The layers of one window; with `window`, the centres of the windows. None means all.
+        window: Number of layers around each centre; None means that `layers` is one window.
         heads: Heads in which attention is blocked; None means all.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
 
     Returns:
-        One result, of several prompts with their mean and 95 % intervals.
+        One result; for several prompts it has means and 95 % intervals.
 
     Raises:
         InputError: for positions, layers, heads or a target that cannot be used, or a query without another key.
         UntrainedHeadError: for logits of an encoder whose head was never trained.
-        UnsupportedModelError: for models whose layers are not decomposed, or whose attention cannot be masked.
+        UnsupportedModelError: for models that cannot be decomposed, or whose attention cannot be masked.
     """
     run = open_run(model, inputs)
     known, tokens = run.model, tuple(sequence.labels for sequence in run.sequences)
@@ -211,7 +211,7 @@ def attention_knockout(
 def _of_all_prompts(
     run: Run, metric: Metric, windows: Sequence[Sequence[int]], masked: Sequence[Tensor], bar: Progress
 ) -> tuple[Float[Tensor, " prompt"], Float[Tensor, "prompt layer source"]]:
-    """The target of every prompt without a knockout, and with each."""
+    """Target of every prompt without a knockout, and with each."""
     measured = {
         number: _measured(run, batch, index, metric, windows, masked[number], bar)
         for batch in run.batches
@@ -230,7 +230,7 @@ def _measured(
     masked: Bool[Tensor, "source head pos pos"],
     bar: Progress,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "layer source"]]:
-    """The target of one prompt without a knockout, and with each; what lies before the first query is not run again."""
+    """Target of one prompt without a knockout, and with each; positions before the first query are not computed again."""
     model, tokens = run.model, batch.sequence(index).to(run.model.device)
     types = None if batch.token_types is None else batch.own(index, batch.token_types)
     clean = forward(model, Batch(tokens[None], token_types=None if types is None else types[None]))
@@ -264,7 +264,7 @@ def _measured(
 def _windows(
     model: Model, layers: Layers, window: SupportsIndex | None
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Centres and windows: of w layers `l - w // 2` to `l + ceil(w / 2) - 1`, as in the code of Geva et al., within the model."""
+    """Centres and windows: w layers from `l - w // 2` to `l + ceil(w / 2) - 1`, as in the code of Geva et al., within the model."""
     chosen = select_layers(model, layers)
     if window is None:
         return (chosen[len(chosen) // 2],), (chosen,)
@@ -274,7 +274,7 @@ def _windows(
 
 
 def _sources(keys: Any, lengths: Sequence[int], single: bool) -> dict[str, list[list[int]]]:
-    """Positions of every prompt, by the source's name."""
+    """By source name: positions of every prompt."""
     named = keys if isinstance(keys, Mapping) else {"keys": keys}
     if not named or not all(isinstance(name, str) and at is not None for name, at in named.items()):
         raise InputError(
@@ -284,7 +284,7 @@ def _sources(keys: Any, lengths: Sequence[int], single: bool) -> dict[str, list[
 
 
 def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> list[list[int]]:
-    """Positions of every prompt, from 0; none for None."""
+    """Positions of every prompt, from 0; empty for None."""
     if given is None:
         return [[] for _ in lengths]
     if single or whole(given) is not None:
@@ -304,10 +304,10 @@ def _by_prompt(given: Any, lengths: Sequence[int], name: str, single: bool) -> l
 def _pairs(
     model: Model, length: int, sources: Sequence[Sequence[int]], queries: Sequence[int]
 ) -> Bool[Tensor, "source query key"]:
-    """The pairs that are masked, of each source; without queries from all positions that are not keys.
+    """Masked pairs of each source. Without queries, all positions that are not keys are queries.
 
     Raises:
-        InputError: if a query has no key left, or no query is left.
+        InputError: if a query has no other key, or if there is no query.
     """
     masked = torch.zeros(len(sources), length, length, dtype=torch.bool)
     reached = masked.new_ones(length, length).tril(0 if model.family.causal else length)
@@ -315,14 +315,14 @@ def _pairs(
         rows = list(queries) or sorted(set(range(length)) - set(keys))
         if not rows:
             raise InputError(
-                f"{CALLED}: keys={brief(list(keys))} are all positions, so that no query is left. Give queries=, or fewer keys."
+                f"{CALLED}: keys={brief(list(keys))} are all positions, so that there is no query. Pass queries=, or fewer keys."
             )
         pairs[torch.tensor(rows, dtype=torch.long)[:, None], torch.tensor(keys)] = True
         alone = (pairs | ~reached).all(dim=1).nonzero().flatten().tolist()
         if alone:
             raise InputError(
                 f"{CALLED}: the query at position {alone[0]} attends to no other position than those of keys={brief(list(keys))}, so "
-                "no weight would be left. Leave the query or one of its keys out."
+                "all its weights would be masked. Omit the query or one of its keys."
             )
     return masked
 
@@ -330,17 +330,17 @@ def _pairs(
 def _of_heads(
     masked: Bool[Tensor, "run query key"], heads: Bool[Tensor, " head"] | None
 ) -> Bool[Tensor, "run head query key"]:
-    """The pairs in some heads; one head stands for all."""
+    """Masked pairs in some heads; one head stands for all."""
     return masked[:, None] if heads is None else masked[:, None] & heads[:, None, None]
 
 
 def _chosen_heads(model: Model, heads: AskedOfHeads) -> Bool[Tensor, " head"] | None:
-    """Which heads of a layer are asked for; None means all."""
+    """Mask of the chosen heads; None means all."""
     if heads is None:
         return None
     return torch.isin(torch.arange(model.n_heads), torch.tensor(head_numbers(heads, model.n_heads, switch=False)))
 
 
 def _tokens(places: Sequence[Sequence[int]], labels: Sequence[Sequence[str]]) -> str:
-    """The tokens at positions; different ones of the prompts joined."""
+    """Tokens at positions, joined where prompts differ."""
     return joined(["".join(of[at] for at in here) for here, of in zip(places, labels, strict=True)], "|")

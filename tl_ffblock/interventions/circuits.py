@@ -1,8 +1,8 @@
 # Noun: circuit evaluation, edge patching (Wang et al. 2023; Goldowsky-Dill et al. 2023; Mueller et al. 2025).
-"""Circuits run with everything outside ablated, their faithfulness, and exact effects of single edges.
+"""Circuits: runs with all other edges ablated, faithfulness, and exact effects of single edges.
 
 faithfulness f(C) = (m(C) - m(empty)) / (m(full) - m(empty))        m: mean of the target over pairs; Mueller et al. 2025
-CMD = area between f and 1, CPR = area under f, over circuit sizes as parts of all edges, by the trapezoidal rule
+CMD = area between f and 1, CPR = area under f, over circuit sizes as fractions of all edges, by the trapezoidal rule
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,55 +37,55 @@ Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
 """What receivers of ablated edges read: the corrupted run's output of the sender, zero, or its mean over all positions of all
 corrupted prompts."""
 _AT_ONCE = 128
-"""Edges whose choices are made at a time."""
+"""Number of edges per batch of masks."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class CircuitFaithfulness(Result):
-    """The target of every circuit and pair, and what follows from them: faithfulness, CMD and CPR (MIB-style)."""
+    """Target of every circuit and pair, with faithfulness, CMD and CPR (MIB-style)."""
 
     model: str
     target: str
     ablation: str
     n_edges: Int[Tensor, " circuit"]
-    """Of every circuit."""
+    """Number of edges of every circuit."""
     n_possible: int
-    """Edges of the whole model."""
+    """Number of edges of the whole model."""
     values: Float[Tensor, "circuit pair"]
-    """The target with all edges outside the circuit ablated."""
+    """Target with all edges outside the circuit ablated."""
     clean: Float[Tensor, " pair"]
-    """Without ablated edges."""
+    """Target without ablated edges."""
     ablated: Float[Tensor, " pair"]
-    """With all edges ablated."""
+    """Target with all edges ablated."""
     certificate: GraphCertificate
-    """Of the full circuit's logits from the clean run's, the empty one's from the ablated run's, of the largest of all pairs."""
+    """Largest errors over pairs: logits of the full circuit and the clean prompt, and of the empty circuit and the ablated prompt."""
 
     @property
     def fractions(self) -> Float[Tensor, " circuit"]:
-        """Sizes of the circuits as parts of all edges."""
+        """Sizes of the circuits as fractions of all edges."""
         return self.n_edges.double() / self.n_possible
 
     @property
     def faithfulness(self) -> Float[Tensor, " circuit"]:
-        """Of every circuit, 0 for the empty one and 1 for the clean run: of means over pairs."""
+        """Faithfulness of every circuit, from means over pairs: 0 for the empty circuit, 1 for the full one."""
         return self._ratios(torch.ones(1, len(self.clean), dtype=torch.float64))[0]
 
     @property
     def cmd(self) -> float:
-        """Circuit-model distance: the area between faithfulness and 1 over circuit sizes; 0 is best.
+        """Circuit-model distance: area between faithfulness and 1 over circuit sizes; 0 is best.
 
         Raises:
-            InputError: if the circuits are not of several sizes up to all edges.
+            InputError: if the circuits do not have several sizes, up to all edges.
         """
         return self._area((1 - self.faithfulness).abs())
 
     @property
     def cpr(self) -> float:
-        """Circuit performance ratio: the area under faithfulness over circuit sizes.
+        """Circuit performance ratio: area under faithfulness over circuit sizes.
 
         Raises:
-            InputError: as `cmd`.
+            InputError: as in `cmd`.
         """
         return self._area(self.faithfulness)
 
@@ -131,21 +131,21 @@ class CircuitFaithfulness(Result):
 @strict
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class EdgeEffects(EdgeGraph):
-    """Measured changes of a target, in its units, if a receiver alone reads a sender's output of the corrupted run."""
+    """Measured changes of a target, in its units, if one receiver reads a sender's output for the corrupted prompt."""
 
     corrupted: float
-    """The target of the corrupted run; that of the clean one is `targets[0].value`."""
+    """Target of the corrupted prompt; that of the clean one is `targets[0].value`."""
     n_possible: int = 0
-    """Edges of the whole model."""
+    """Number of edges of the whole model."""
 
     def compare(self, estimates: EdgeGraph) -> pd.DataFrame:
         """One row per edge: source, target, the measured effect and the estimate.
 
         Args:
-            estimates: Edges of `attribution_patching(edges=True)` of the same pair.
+            estimates: Edges of `attribution_patching(edges=True)` for the same pair.
 
         Raises:
-            InputError: if they are of other prompts, another target or model, or none of the edges are the same.
+            InputError: if prompts, target or model differ, or if there is no common edge.
         """
         refuse_other_run(
             model=(self.model, estimates.model),
@@ -162,17 +162,17 @@ class EdgeEffects(EdgeGraph):
         )
         rows = [(*edge, effect, estimated[edge]) for edge, effect in measured.items() if edge in estimated]
         if not rows:
-            raise InputError("compare: no edge is in both; expected estimates of the same model.")
+            raise InputError("compare: no common edge; expected estimates of the same model.")
         return pd.DataFrame(rows, columns=["source", "target", "effect", "estimate"])
 
     def correlation(self, estimates: EdgeGraph) -> float:
-        """Pearson's correlation of measured effects and estimates over the edges that both have; NaN where one is constant.
+        """Pearson's correlation of measured effects and estimates over common edges; NaN if one of them is constant.
 
         Args:
             estimates: As in `compare`.
 
         Raises:
-            InputError: as `compare`.
+            InputError: as in `compare`.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             return float(np.corrcoef(self.compare(estimates)[["effect", "estimate"]].to_numpy().T)[0, 1])
@@ -189,21 +189,21 @@ def run_circuit(
     ablation: Ablation = "corrupted",
     progress: bool = True,
 ) -> Float[Tensor, " pair"]:
-    """The target of every clean prompt with all edges outside a circuit ablated.
+    """Target of every clean prompt with all edges outside a circuit ablated [pair].
 
     Args:
         model: The circuit's model: a TransformerBridge whose residual stream is a sum (no Post-LN).
         clean: A text or token ids, or a list of these.
-        corrupted: Of each the other prompt, of equally many tokens; None with `ablation="zero"`.
+        corrupted: The corrupted prompt of each, of equally many tokens; None with `ablation="zero"`.
         circuit: The edges that are kept.
-        target: A metric, a token, or a function of logits to one number per run.
-        ablation: What receivers of ablated edges read: "corrupted", "zero" or "mean".
-        progress: Whether a long call shows a bar.
+        target: A metric, a token, or a function of logits to one number per row.
+        ablation: What receivers read from ablated edges: "corrupted", "zero" or "mean".
+        progress: Whether a long call shows a progress bar.
 
     Raises:
         InputError: for input that cannot be used, or a circuit of another model.
         UnsupportedModelError: for a model whose edges cannot be ablated.
-        CompletenessError: if the full circuit does not give the clean run, or the empty one not the ablated run.
+        CompletenessError: if the full circuit does not give the clean logits, or the empty one the ablated logits.
     """
     runs = _Pairs.open(model, clean, corrupted, target, ablation)
     kept = kept_edges(runs.edges, circuit)[None]
@@ -221,25 +221,23 @@ def circuit_faithfulness(
     ablation: Ablation = "corrupted",
     progress: bool = True,
 ) -> CircuitFaithfulness:
-    """The faithfulness of circuits over pairs of prompts, and over circuit sizes CMD and CPR (Mueller et al. 2025, MIB-style).
+    """Faithfulness of circuits over pairs of prompts, and CMD and CPR over circuit sizes (Mueller et al. 2025, MIB-style).
 
     Args:
         model: As in `run_circuit`.
         clean: As in `run_circuit`.
         corrupted: As in `run_circuit`.
-        circuits: One, or several: `Circuit.by_size(edges)` makes those of MIB's sizes.
+        circuits: One or several circuits; `Circuit.by_size(edges)` returns those of MIB's sizes.
         target: As in `run_circuit`.
         ablation: As in `run_circuit`.
-        progress: Whether a long call shows a bar.
+        progress: Whether a long call shows a progress bar.
 
     Raises:
-        FFBlockError: whatever `run_circuit` raises.
+        FFBlockError: all errors of `run_circuit`.
     """
     chosen = [circuits] if isinstance(circuits, Circuit) else list(circuits)
     if not chosen or not all(isinstance(circuit, Circuit) for circuit in chosen):
-        raise InputError(
-            f"circuits={brief(circuits)}: expected a circuit or several; Circuit.by_size(edges) makes some."
-        )
+        raise InputError(f"circuits={brief(circuits)}: expected one or more circuits, such as Circuit.by_size(edges).")
     runs = _Pairs.open(model, clean, corrupted, target, ablation)
     kept = torch.stack([kept_edges(runs.edges, circuit) for circuit in chosen])
     masks = torch.cat([kept, torch.zeros_like(kept[:1])])
@@ -248,7 +246,7 @@ def circuit_faithfulness(
     table = torch.stack(values, dim=1)
     if torch.isclose(table[-1].mean(), torch.stack(clean_values).mean()):
         raise InputError(
-            "the target is the same with and without ablated edges, so no part of its change can be measured."
+            "the target is the same with and without ablated edges, so faithfulness is not defined. Use another target or pair."
         )
     return CircuitFaithfulness(
         model=runs.edges.model.name,
@@ -275,30 +273,30 @@ def edge_patching(
     seed: SupportsIndex = 0,
     progress: bool = True,
 ) -> EdgeEffects | Results[EdgeEffects]:
-    """The exact effect of single edges: path patching of a sender into one query, key, value or feed-forward input.
+    """Exact effects of single edges: path patching of a sender into one query, key, value or feed-forward input.
 
-    Every edge is a run of its own in which this receiver alone reads the sender's output of the corrupted run
-    (Goldowsky-Dill et al. 2023); all else is the model's. Runs are side by side in batches. `attribution_patching(edges=True)`
-    estimates the same numbers for all edges at once.
+    Every edge has a forward pass of its own, in which one receiver reads the sender's output for the corrupted prompt
+    (Goldowsky-Dill et al. 2023), and all else is the model's. These run in batches. `attribution_patching(edges=True)` estimates
+    the same numbers for all edges at once.
 
     Args:
         model: As in `run_circuit`.
         clean: A text or token ids, or a list of these.
-        corrupted: Of each the other prompt, of equally many tokens.
+        corrupted: The corrupted prompt of each, of equally many tokens.
         target: As in `run_circuit`.
         edges: Names such as [("L3H5", "L7.mlp"), ("L0.mlp", "L5H1.v")], or a circuit: `Circuit.topn(estimates, 100)`. A key or
             value input that several heads share is one receiver, "L5KV0.v". None means all edges.
-        draws: Random sets of other edges, in which each edge is patched, too; the result is the mean size of its effect among
-            them, which votes and XOR need. Parts of patched edges go evenly from 0 to 1, as in Shapley values by Owen's
-            multilinear extension (1972). 0 patches an edge alone.
-        seed: Same seed, same sets.
-        progress: Whether a long call shows a bar.
+        draws: Number of random sets of other edges that are patched together with the edge. The result is the mean absolute effect
+            of the edge among them, which votes and XOR need. Sizes of sets are spread evenly from 0 to 1, as in Shapley values by
+            Owen's multilinear extension (1972). 0 patches each edge alone.
+        seed: Seed of the random sets.
+        progress: Whether a long call shows a progress bar.
 
     Returns:
-        One result for two prompts; `Results` for lists.
+        One `EdgeEffects` for two prompts; `Results`, a list of them, for lists.
 
     Raises:
-        FFBlockError: whatever `run_circuit` raises, and `Circuit.of`.
+        FFBlockError: all errors of `run_circuit` and `Circuit.of`.
     """
     runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
     known = edges if isinstance(edges, Circuit) else None
@@ -328,7 +326,7 @@ def edge_patching(
 def _sets(
     possible: Bool[Tensor, "sender receiver"], n_draws: int, drawn: torch.Generator
 ) -> Iterator[Bool[Tensor, "sender receiver"]]:
-    """All edges, or random sets of kept ones, of which evenly fewer are kept."""
+    """Masks of kept edges: all, or random sets with evenly decreasing fractions."""
     if not n_draws:
         yield possible
     for each in range(n_draws):
@@ -345,22 +343,22 @@ def path_patching(
     *,
     progress: bool = True,
 ) -> Float[Tensor, "path pair"]:
-    """The exact change of a target if paths alone carry what they carry in the corrupted run (Goldowsky-Dill et al. 2023).
+    """Exact change of a target by patching paths of edges (Goldowsky-Dill et al. 2023) [path pair].
 
-    The first edge carries the sender's output of the corrupted run. The component that reads it is run again, and the next edge
-    carries what it writes then; every other edge carries what it carries in the clean run, up to the last receiver. A path of one
-    edge is an edge of `edge_patching`.
+    The first edge has the sender's output for the corrupted prompt. Its receiver is computed again, and the next edge has that
+    output, up to the last receiver. All other edges are those of the clean prompt. A path of one edge is an edge of
+    `edge_patching`.
 
     Args:
         model: As in `run_circuit`.
         clean: As in `run_circuit`.
         corrupted: As in `run_circuit`.
         target: As in `run_circuit`.
-        paths: Each a list of edges, such as [("L0.mlp", "L5KV0.v"), ("L5H1", "target")]: each sender reads the receiver before it.
-        progress: Whether a long call shows a bar.
+        paths: Lists of edges, such as [("L0.mlp", "L5KV0.v"), ("L5H1", "target")]: each sender reads the receiver before it.
+        progress: Whether a long call shows a progress bar.
 
     Raises:
-        FFBlockError: whatever `edge_patching` raises; InputError for edges that do not form a path.
+        FFBlockError: all errors of `edge_patching`; InputError for edges that do not form a path.
     """
     runs = _Pairs.open(model, clean, corrupted, target, "corrupted")
     full, edges = Circuit.full(runs.edges.model), runs.edges
@@ -381,10 +379,10 @@ def path_patching(
 
 
 def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
-    """The edges of a path by the numbers of sender and receiver."""
+    """Edges of a path as pairs of sender and receiver numbers."""
     if not path:
         raise InputError("paths: a path without edges; expected one or more, such as [('L0.mlp', 'target')].")
-    numbers = [full.numbers(edge) for edge in path if full[edge] is not None]  # which refuses names without an edge
+    numbers = [full.numbers(edge) for edge in path if full[edge] is not None]  # refuses names without an edge
     readers = {
         full.nodes[receiver].name: to for receiver, to in zip(full.ends[:, 1].tolist(), full.readers, strict=True)
     }
@@ -396,7 +394,7 @@ def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tup
 
 
 def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
-    """Effects with their labels; a component's share is the sum of what it sends, an input's of what it receives."""
+    """Effects with labels. A component's value is the sum of its outgoing edges, an input's that of its incoming edges."""
     none = torch.zeros(len(edges.nodes), dtype=torch.float64)
     sent, received = (none.index_add(0, ends, effects.double()) for ends in edges.ends.T)
     shares = torch.where(torch.tensor([node.kind in SENDERS for node in edges.nodes]), sent, received)
@@ -418,13 +416,13 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
 
 
 def _certificate(edges: EdgeAblation, gaps: Sequence[Mapping[str, float]]) -> GraphCertificate:
-    """The largest error of every law over pairs."""
+    """Largest errors over pairs."""
     return GraphCertificate({name: max(gap[name] for gap in gaps) for name in gaps[0]}, edges.model.tolerance)
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A clean prompt with what its ablated edges read."""
+    """A clean prompt with the tensors that ablated edges read."""
 
     edges: EdgeAblation
     tokens: Int[Tensor, " pos"]
@@ -438,7 +436,7 @@ class _Pair:
     gaps: Mapping[str, float]
 
     def values(self, kept: Bool[Tensor, "run sender receiver"]) -> Float[Tensor, " run"]:
-        """The target under every choice of kept edges."""
+        """Target under every mask of kept edges."""
         runs = self.edges.logits(self.tokens, self.ablated_outputs, kept)
         return torch.cat([_read(self.metric, logits) for logits in runs])
 
@@ -457,7 +455,7 @@ class _Pairs:
     def open(
         cls, model: Any, clean: Prompts, corrupted: Prompts | None, target: Target, ablation: Ablation
     ) -> "_Pairs":
-        """Read what a caller gave.
+        """Checked input of a call.
 
         Raises:
             FFBlockError: for input that cannot be used, and models whose edges cannot be ablated.
@@ -466,7 +464,7 @@ class _Pairs:
         edges = EdgeAblation.of(known)
         if corrupted is None and ablation != "zero":
             raise InputError(
-                f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; ablation="zero" needs none.'
+                f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; only ablation="zero" needs none.'
             )
         single, given = pairs_of(clean, clean if corrupted is None else corrupted)
         metric = of_logits(target, known, len(given))
@@ -489,14 +487,14 @@ class _Pairs:
             yield _Pair(self.edges, clean, own.senders, ablated, metric, words, labels, values[0], values[1], gaps)
 
     def counted(self, *, shown: bool) -> Iterator[_Pair]:
-        """The pairs, with a bar."""
+        """The pairs, with a progress bar."""
         with Progress("circuits", len(self.pairs), "pairs", shown=shown) as bar:
             for pair in self:
                 yield pair
                 bar.step()
 
     def _means(self) -> Float[Tensor, "sender 1 d"]:
-        """Of every sender the mean over all positions of all corrupted prompts."""
+        """Mean output of every sender over all positions of all corrupted prompts."""
         outputs: list[SenderOutputs] = [self.edges.outputs(pair) for _, pair in self.pairs if pair is not None]
         number = sum(each.senders.shape[1] for each in outputs)
         return torch.stack([each.senders.sum(dim=1, keepdim=True) for each in outputs]).sum(dim=0) / number

@@ -1,12 +1,12 @@
-"""Contributions as interventions: hook functions that remove `F_i(x_j)` from a run, scale it or exchange it.
+"""Contributions as interventions: hook functions that remove, scale or replace `F_i(x_j)` in a forward pass.
 
-A `Contributions` keeps one run per prompt: its tokens, its logits, and what each layer needs to be decomposed again. Each of
-its methods returns `(HookPoint name, function)`, ready for `run_with_hooks`; the function adds a vector to the scope's own
-tensor and touches nothing else, so what follows is the model's own answer. All parts and the bias removed leave zero.
+A `Contributions` caches one forward pass per prompt: its tokens, its logits, and the layer records. Its methods return
+`(HookPoint name, function)` for `run_with_hooks`. The function adds a vector to the scope's own tensor and changes nothing else,
+so that later layers respond as the model does. If all contributions and the bias are removed, the tensor is zero.
 
-Where a vector is added so that exactly one scope's tensor changes is an `EditPoint`. Adding to the attention output adds to
-`x + attention`, whichever of the two a model shows; a bridge's HookPoint between the two residuals is the input of the second
-norm alone, so an edit there would miss the residual.
+An `EditPoint` is a HookPoint at which exactly one scope's tensor can be changed. Adding to the attention output adds to
+`x + attention`, for either HookPoint. A bridge's HookPoint between the two residual connections is the input of the second norm
+alone: an edit there does not reach the residual stream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,20 +35,20 @@ from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import spelled_out, strict, whole
 
 Heads: TypeAlias = Sequence[int] | int | None
-"""Attention heads, negative ones from the end; None means everything, the residual included."""
+"""Attention heads, negative ones from the end; None means all heads and the residual."""
 HookFunction: TypeAlias = Callable[..., Tensor]
 Hook: TypeAlias = tuple[str, HookFunction]
 """HookPoint name and function, as `run_with_hooks` takes them."""
 PatchSetter: TypeAlias = Callable[[Tensor, Sequence[int], Tensor], Tensor]
-"""What TransformerLens's patching functions call with an activation, an index and the clean activation."""
+"""A setter, which TransformerLens's patching functions call with an activation, an index and the clean activation."""
 AXES = {"dest_pos": "query", "pos": "query", "src_pos": "key", "head": "head", "head_index": "head"}
-"""What TransformerLens's patching functions call the axes of an index, and what we call them."""
-# Decompositions kept at a time; each holds [query, key, d_model] for every scope.
+"""Axes of an index in TransformerLens's patching functions, and their names here."""
+# Number of cached decompositions; each has [query, key, d_model] for every scope.
 _KEPT_LAYERS = 4
 
 
 class Chosen(TypedDict, total=False):
-    """Which contributions of a layer and scope; `Contributions.vector` says what each means."""
+    """Choice of contributions of a layer and scope; see `Contributions.vector`."""
 
     query: Positions
     key: Positions
@@ -57,7 +57,7 @@ class Chosen(TypedDict, total=False):
 
 
 EVERYTHING = {"query": None, "key": None, "head": None, "bias": False}
-"""What the choice is where nothing is said: every query and key, whole, without the bias part."""
+"""Default choice: every query and key, all heads and the residual, without the bias term."""
 
 
 @strict
@@ -68,27 +68,27 @@ class EditPoint:
     name: str
     """HookPoint name, as `run_with_hooks` takes it."""
     norm: NormName | None = None
-    """A norm of the block whose gain the tensor has not met yet (HookedTransformer, HookedEncoder)."""
+    """A norm of the block whose gain is applied after this HookPoint (HookedTransformer, HookedEncoder)."""
 
     def onto(self, vector: Float[Tensor, "*lead d_model"], block: Block) -> Float[Tensor, "*lead d_model"]:
-        """What to add here so that the scope's tensor changes by `vector`: before a gain, `vector / gain`."""
+        """Vector to add here so that the scope's tensor changes by `vector`: before a gain, `vector / gain`."""
         return vector if self.norm is None else vector / block.norm(self.norm).gain
 
 
 @strict
 def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
-    """The HookPoint for one scope of one layer, read off the layer's program.
+    """The HookPoint for one scope of one layer, from the layer's program.
 
     Raises:
         LayerError: if the model has no such layer.
         InputError: if its order has no such scope.
-        UnsupportedModelError: if no HookPoint carries this tensor in a form that can be changed.
+        UnsupportedModelError: if no HookPoint has this tensor in a form that can be changed.
     """
     layer, order = layer_number(layer, model.n_layers, f"in {model.name}"), model.family.order
     select_scopes(order, scope)
     operation = next(step.operation for step in PROGRAMS[order] if step.scope == scope)
     if isinstance(operation, Add) and operation.right == INPUT:
-        scope = operation.left  # x + attention changes by what attention's output changes by
+        scope = operation.left  # a change of attention's output is the same change of x + attention
     before_ff = isinstance(operation, Normalise) and operation.norm == "ff_norm"
     if before_ff and model.api == "TransformerBridge":
         return EditPoint(model.layers[layer].ff_input_name)
@@ -96,33 +96,34 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
     before_gain = name.endswith(f".{BEFORE_GAIN}")
     if before_ff and not before_gain:
         raise UnsupportedModelError(
-            f"{model.name} ({model.api}) has no norm before the feed-forward, and no HookPoint carries {scope} apart from the "
-            "residual: it cannot be changed alone."
+            f"{model.name} ({model.api}) has no norm before the feed-forward: no HookPoint has {scope} apart from the residual "
+            "stream: it cannot be changed alone. Use another scope."
         )
     if before_gain and not isinstance(operation, Normalise):
         raise UnsupportedModelError(
-            f"{model.name} ({model.api}): no HookPoint carries {scope} of layer {layer} before the norm that follows it, so it "
-            "cannot be changed alone. Use a TransformerBridge, or the scope after that norm."
+            f"{model.name} ({model.api}): no HookPoint has {scope} of layer {layer} before the norm that follows it, so it cannot be "
+            "changed alone. Use a TransformerBridge, or the scope after that norm."
         )
     return EditPoint(name, operation.norm if before_gain and isinstance(operation, Normalise) else None)
 
 
 def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
-    """A hook function that adds the same tensor at every call; one sequence's serves a whole batch.
+    """Hook function that adds the same tensor at every call; that of one sequence is broadcast over a batch.
 
-    z [pos head d_head] is seen as [pos d]. A run of another length is refused with an InputError: the positions of one are not
-    those of the other.
+    z [pos head d_head] is reshaped to [pos d]. A forward pass with another number of positions is refused with an InputError.
     """
     n_sequences, n_positions = delta.shape[:2]
 
     def add(tensor: Tensor, hook: object = None) -> Tensor:
         if tensor.shape[1] != n_positions:
             raise InputError(
-                f"this hook of Contributions was made for {n_positions} positions, the run has {tensor.shape[1]} here: make "
-                "Contributions of this run's prompt, or run the prompt that they were made of, whole."
+                f"this hook of Contributions has {n_positions} positions, the forward pass has {tensor.shape[1]}: use "
+                "Contributions of this prompt, or run the whole prompt of the Contributions."
             )
         if n_sequences not in (1, len(tensor)):
-            raise InputError(f"these contributions are of {n_sequences} sequences, the run has {len(tensor)}.")
+            raise InputError(
+                f"this hook of Contributions has {n_sequences} sequences: expected {len(tensor)}, as in this batch."
+            )
         return tensor + delta.to(tensor).reshape(n_sequences, *tensor.shape[1:])
 
     return add
@@ -131,7 +132,7 @@ def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:
 def adding_rows(
     vectors: Float[Tensor, "edit d"], rows: Sequence[int], positions: Sequence[int], n_runs: int
 ) -> HookFunction:
-    """A hook function for runs side by side: vector i is added in row `rows[i]`, at `positions[i]`."""
+    """Hook function for a batch of edits: vector i is added in row `rows[i]`, at `positions[i]`."""
 
     def add(tensor: Tensor, hook: object = None) -> Tensor:
         changed = tensor.clone(memory_format=torch.contiguous_format)
@@ -142,32 +143,32 @@ def adding_rows(
 
 
 class _Prompt(NamedTuple):
-    """What is kept of one prompt's run."""
+    """Cached forward pass of one prompt."""
 
     records: dict[int, LayerRecord]
     tokens: Int[Tensor, " pos"]
     labels: tuple[str, ...]
     logits: Float[Tensor, "pos d_vocab"]
-    # The token ids that ran together: what hooks of the run saw.
+    # Token ids of the batch that ran together, which hooks saw.
     batch: Int[Tensor, "batch pos"]
-    # The prompt's row there.
+    # The prompt's row in the batch.
     row: int
 
 
 @strict
 class Contributions:
-    """One run's vectors `F_i(x_j)`, by layer and scope, as interventions on this or another run.
+    """Contribution vectors `F_i(x_j)` of a forward pass, by layer and scope, as interventions on this or another forward pass.
 
         contributions = ffb.Contributions(model, "When Mary and John went to the store, John gave a drink to")
         hook = contributions.subtract(9, "AtbLnFf", query=-1, key=2)
         model.run_with_hooks(contributions.tokens, fwd_hooks=[hook])
 
-    Layers, positions and heads may be counted from the end. `query` and `key` are one position, several, or
-    None for all: `key=j` alone is a whole column. `head` takes the share of one head, or of several together;
-    all heads' shares sum to what attention contributed (the residual's own x_i belongs to no head).
+    Layers, positions and heads may be counted from the end. `query` and `key` are one position, several, or None for all: `key=j`
+    alone is a whole column. `head` selects the part of one head, or of several together. Over heads, these parts sum to the
+    contribution of attention; the residual's own x_i belongs to no head.
 
-    Several prompts are one run each: `len(contributions)` of them, `contributions.prompt(3)` is one alone. Hooks of prompts
-    of equal length go together with a batch of them; a sweep takes prompts of any lengths.
+    Several prompts have one forward pass each: `len(contributions)` is their number, and `contributions.prompt(3)` is one of
+    them. Hooks of prompts of equal length can be used with a batch of them; a sweep takes prompts of any lengths.
     """
 
     def __init__(
@@ -180,20 +181,20 @@ class Contributions:
         value_bias: ValueBias = "bias",
         rtol: float | None = None,
     ) -> None:
-        """Run the model once and keep what its layers need to be decomposed.
+        """Run the model once and cache its layer records.
 
         Args:
             model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
             input: A text, texts, token ids [pos] or [batch, pos] without padding, or a list of token ids [pos].
-            layers: Layers to keep; None means all.
-            fwd_hooks: Hooks of this run, as in `run_with_hooks`.
+            layers: Layers to cache; None means all.
+            fwd_hooks: Hooks of this forward pass, as in `run_with_hooks`.
             value_bias: As in `contribution_maps`.
             rtol: As in `contribution_maps`.
 
         Raises:
             InputError: if the input cannot be used.
-            UnsupportedModelError: for models that cannot be certified.
-            IdentityError: if a captured tensor contradicts the model's weights.
+            UnsupportedModelError: for models that cannot be decomposed.
+            IdentityError: if a cached activation contradicts the model's weights.
         """
         tensors = isinstance(input, list | tuple) and len(input) > 0 and isinstance(input[0], Tensor)
         self.model: Model = identify(model)
@@ -217,15 +218,15 @@ class Contributions:
         self.is_hooked: bool = bool(self._fwd_hooks) or (
             bool(self._callbacks) and not self._gives_the_same(silent=True)
         )
-        """Whether hooks that were given, or that sit on the model and change its logits, took part in the run."""
+        """Whether hooks took part: given ones, or hooks on the model that change its logits."""
         self._decomposed = lru_cache(maxsize=_KEPT_LAYERS)(self._decompose)
 
     def __len__(self) -> int:
-        """How many prompts there are."""
+        """Number of prompts."""
         return len(self._prompts)
 
     def prompt(self, index: int) -> "Contributions":
-        """One prompt's run alone.
+        """Contributions of one prompt.
 
         Raises:
             InputError: if there is no such prompt.
@@ -237,72 +238,72 @@ class Contributions:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Tokens of each prompt."""
+        """Number of tokens of each prompt."""
         return tuple(len(prompt.tokens) for prompt in self._prompts)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Batch and positions.
+        """Batch size and number of positions.
 
         Raises:
             InputError: if the prompts differ in length.
         """
         if len(set(self.lengths)) > 1:
             raise InputError(
-                f"the prompts have {', '.join(map(str, self.lengths))} tokens: cells of one are not those of the other. Use "
-                "prompts of equally many tokens, one at a time (`prompt(0)`), or a sweep with `positions=` by name."
+                f"the prompts have {', '.join(map(str, self.lengths))} tokens: expected equally many, so that cells are comparable. Use "
+                "one prompt at a time (`prompt(0)`), or a sweep with `positions=` by name."
             )
         return len(self), self.lengths[0]
 
     @property
     def tokens(self) -> Int[Tensor, "batch pos"]:
-        """Token ids of prompts of equal length, on the model's device; errors are those of `shape`."""
+        """Token ids of prompts of equal length, on the model's device; raises the errors of `shape`."""
         return self._of_all([prompt.tokens for prompt in self._prompts])
 
     @property
     def logits(self) -> Float[Tensor, "batch pos d_vocab"]:
-        """What the model made of prompts of equal length; errors are those of `shape`."""
+        """Logits of prompts of equal length; raises the errors of `shape`."""
         return self._of_all([prompt.logits for prompt in self._prompts])
 
     def labels(self, index: int = 0) -> tuple[str, ...]:
-        """The tokens of one prompt as text; errors are those of `prompt`."""
+        """Tokens of one prompt as text; raises the errors of `prompt`."""
         return self._prompt(index).labels
 
     def record(self, layer: int, index: int = 0) -> LayerRecord:
-        """What was captured of a layer in one prompt's run.
+        """Layer record of one prompt.
 
         Raises:
-            LayerError: if the model has no such layer, or it was not kept.
+            LayerError: if the model has no such layer, or it was not cached.
             InputError: if there is no such prompt.
         """
         number = layer_number(layer, self.model.n_layers, f"in {self.model.name}")
         if number not in self.layers:
             raise LayerError(
-                f"layer {layer} was not captured; captured are {spans(self.layers)}. Make the Contributions with it in layers."
+                f"layer {layer} was not cached; expected one of {spans(self.layers)}. Pass it in layers= of Contributions."
             )
         return self._prompt(index).records[number]
 
     def decomposition(self, layer: int) -> list[Decomposition]:
-        """All vectors of a layer, one result per prompt, certified.
+        """All contribution vectors of a layer, one checked result per prompt.
 
         Raises:
-            LayerError: if the model has no such layer, or it was not kept.
+            LayerError: if the model has no such layer, or it was not cached.
         """
         return self._decomposed(self.record(layer).layer, None)
 
     def cells(
         self, layer: int, scope: str, cells: Sequence[tuple[int, int]], *, head: int | None = None
     ) -> Float[Tensor, "cell d_model"]:
-        """The vectors `F_i(x_j)` of some cells (query, key) of the first prompt, and of no other rows.
+        """Contribution vectors `F_i(x_j)` of some cells (query, key) of the first prompt.
 
         Args:
-            layer: Layer, one that was kept.
+            layer: A cached layer.
             scope: A scope of the model's order.
-            cells: Positions from 0.
-            head: Only what comes through this attention head; None means everything, certified.
+            cells: Pairs of positions from 0.
+            head: Only the part of this attention head; None means the whole vector, checked.
 
         Raises:
-            LayerError: if the model has no such layer, or it was not kept.
+            LayerError: if the model has no such layer, or it was not cached.
             InputError: if there is no such scope, head or cell.
         """
         select_scopes(self.model.family.order, scope)
@@ -322,12 +323,12 @@ class Contributions:
         return parts.tokens[[rows.index(query) for query in queries], keys]
 
     def reaches(self, layer: int, index: int = 0) -> Bool[Tensor, "query key"]:
-        """The cells of a layer that exist in one prompt's run: attention gives weight to the key, or it is the query's own.
+        """Cells of a layer that exist for one prompt: attention gives weight to the key, or query and key are the same.
 
-        In a causal model a key after its query has none, with a sliding window also one that is too far back.
+        In a causal model a key after its query has no weight; with a sliding window, nor has a key outside the window.
 
         Raises:
-            LayerError: if the model has no such layer, or it was not kept.
+            LayerError: if the model has no such layer, or it was not cached.
         """
         pattern = self.record(layer, index).pattern
         return (pattern != 0).any(dim=0) | torch.eye(pattern.shape[-1], dtype=torch.bool, device=pattern.device)
@@ -342,26 +343,26 @@ class Contributions:
         head: Heads = None,
         bias: bool = False,
     ) -> Float[Tensor, "batch pos d_model"]:
-        """The chosen contributions summed over keys, at the chosen queries, zero at the others.
+        """Sum of the chosen contributions over keys, at the chosen queries; zero at other queries.
 
         Args:
-            layer: Layer, one that was kept.
+            layer: A cached layer.
             scope: Scope, as in `tl_ffblock.layer.scopes`.
-            query: Positions that receive.
-            key: Positions that give; an empty list with `bias=True` is the bias part alone.
-            head: Only the share of this attention head, or of these together; None means everything.
-            bias: Whether the bias part and the remainder go along.
+            query: Query positions (destinations).
+            key: Key positions (sources). With `bias=True`, an empty list selects the bias term alone.
+            head: Only the part of this attention head, or of several together; None means everything.
+            bias: Whether the bias term and the remainder are included.
 
         Raises:
-            LayerError: if the model has no such layer, or it was not kept.
-            InputError: for a scope, position or head that does not exist, or a head's bias part.
+            LayerError: if the model has no such layer, or it was not cached.
+            InputError: for a scope, position or head that does not exist, or a head's bias term.
             UnsupportedModelError: if the scope's tensor cannot be changed in this model.
         """
         length = self.shape[1]
         rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
         edit_point(self.model, layer, scope)
         if head is not None and bias:
-            raise InputError(f"head={head} with bias=True: the bias part belongs to no head.")
+            raise InputError(f"head={head} with bias=True: the bias term belongs to no head. Omit one of them.")
         record = self.record(layer)
         heads = None if head is None else head_numbers(head, len(record.pattern), "head", switch=False)
         vectors = []
@@ -376,48 +377,47 @@ class Contributions:
 
     @spelled_out(Chosen, EVERYTHING)
     def subtract(self, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
-        """A hook that removes the chosen contributions; arguments and errors are those of `scale`."""
+        """Hook that removes the chosen contributions; arguments and errors are those of `scale`."""
         return self.scale(0.0, layer, scope, **chosen)
 
     @spelled_out(Chosen, EVERYTHING)
     def scale(self, factor: float, layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
-        """A hook that multiplies the chosen contributions by `factor`: 0 removes them, 1 changes nothing.
+        """Hook that multiplies the chosen contributions by `factor`: 0 removes them, 1 changes nothing.
 
-        The other arguments and errors are those of `vector`.
+        Other arguments and errors are those of `vector`.
 
         Raises:
-            InputError: if none of the chosen contributions exists: each key comes after its query in a causal model, or is
-                outside the window of attention.
+            InputError: if none of the chosen contributions exists, for example a key after its query in a causal model.
         """
         refuse_absent(layer, chosen, self)
         return self._adding((factor - 1) * self.vector(layer, scope, **chosen), layer, scope)
 
     @spelled_out(Chosen, EVERYTHING)
     def replace(self, donor: "Contributions", layer: int, scope: str, **chosen: Unpack[Chosen]) -> Hook:
-        """A hook that puts another run's contributions of the same cells in place of this run's.
+        """Hook that replaces contributions by those of another forward pass in the same cells.
 
-        The other arguments and errors are those of `vector`.
+        Other arguments and errors are those of `vector`.
 
         Raises:
-            InputError: if the donor's run has another shape, or is of another model or `value_bias`, or none of the chosen
-                contributions exists in either run.
+            InputError: if the donor has another shape, model or `value_bias`, or if none of the chosen contributions exists in
+                either.
         """
         self.refuse_other_donor(donor)
         refuse_absent(layer, chosen, self, donor)
         return self._adding(donor.vector(layer, scope, **chosen) - self.vector(layer, scope, **chosen), layer, scope)
 
     def activation_name(self, scope: str) -> str:
-        """What TransformerLens's patching functions call the scope's HookPoint, such as "mlp_out"; see `patch_setter`.
+        """Name of the scope's HookPoint in TransformerLens's patching functions, such as "mlp_out"; see `patch_setter`.
 
         Raises:
-            InputError: if they cannot name it.
+            InputError: if they have no name for it.
         """
         point = edit_point(self.model, 0, scope)
         short = patching_name(point.name)
         if short is None:
             raise InputError(
-                f"TransformerLens's patching functions reach HookPoints of the block only, and {scope} is changed at "
-                f"{point.name}. Use contribution_sweep, or give Contributions' hooks to run_with_hooks."
+                f"TransformerLens's patching functions reach only HookPoints of the block, and {scope} is changed at {point.name}. "
+                "Use contribution_sweep, or pass hooks of Contributions to run_with_hooks."
             )
         return short
 
@@ -428,7 +428,7 @@ class Contributions:
         *,
         axes: Sequence[str] = ("layer", "dest_pos", "src_pos"),
     ) -> PatchSetter:
-        """A setter for TransformerLens's `patching.generic_activation_patch`, this run being the corrupted one.
+        """Setter for TransformerLens's `patching.generic_activation_patch`, with these contributions as the corrupted ones.
 
             effects = patching.generic_activation_patch(
                 model, corrupted.tokens, clean_cache, metric,
@@ -436,15 +436,15 @@ class Contributions:
                 activation_name=corrupted.activation_name("AtbLnFf"),
                 index_axis_names=("layer", "dest_pos", "src_pos"))
 
-        At an index without a contribution, a key after its query in a causal model, the setter changes nothing.
+        At an index without a contribution, such as a key after its query in a causal model, the setter changes nothing.
 
         Args:
-            scope: Which contributions.
-            donor: The run to take them from (the clean one); None removes them.
-            axes: What each number of an index is, "layer" first: of "dest_pos" (or "pos"), "src_pos", "head".
+            scope: Scope of the contributions.
+            donor: The contributions to insert (the clean ones); None removes them.
+            axes: Axes of an index, "layer" first, then some of "dest_pos" (or "pos"), "src_pos", "head".
 
         Raises:
-            InputError: for axes that are none of these, or a donor of another shape, model or `value_bias`.
+            InputError: for other axes, or a donor of another shape, model or `value_bias`.
         """
         listed = isinstance(axes, Sequence) and not isinstance(axes, str)
         if not listed or not axes or axes[0] != "layer" or not set(axes[1:]) <= set(AXES):
@@ -467,62 +467,62 @@ class Contributions:
         return setter
 
     def refuse_changed_model(self, *others: "Contributions") -> None:
-        """Refuse to run the model again where it is no longer the one of these runs, and of others made with them.
+        """Refuse to run a model that changed since these contributions, and others made with them, were cached.
 
         Raises:
-            InputError: if its weights changed since, hooks were added to it or removed that change its logits, or it is in
-                training mode.
+            InputError: if its weights changed, if hooks that change its logits were added or removed, or if it is in training
+                mode.
         """
         now = self.model.fingerprint_now()
         if now != self.model.fingerprint:
             raise InputError(
-                f"the weights of {self.model.name} changed after these Contributions were made (fingerprint "
-                f"{self.model.fingerprint}, now {now}): make them again."
+                f"the weights of {self.model.name} changed after these Contributions were cached (fingerprint "
+                f"{self.model.fingerprint}, now {now}): create them again."
             )
         if self.model.callbacks() != self._callbacks and not all(runs._gives_the_same() for runs in (self, *others)):
             raise InputError(
-                f"hooks were added to {self.model.name} or removed after these Contributions were made: make them again, so that "
-                "the edited runs are compared with a run under the same hooks."
+                f"hooks were added to {self.model.name} or removed after these Contributions were cached: create them again, so that "
+                "edits are compared with a forward pass under the same hooks."
             )
 
     def refuse_other_donor(self, donor: "Contributions") -> None:
-        """Refuse a donor whose contributions are not those of this model, of as many tokens, made in this way.
+        """Refuse a donor of another model, another `value_bias` or other lengths.
 
         Raises:
-            InputError: if it is of other weights, another `value_bias`, or prompts of other lengths.
+            InputError: if one differs.
         """
         refuse_other_model("donor", donor.model.fingerprint, self.model)
         mine, theirs = self._settings.value_bias, donor._settings.value_bias
         if mine != theirs:
             raise InputError(
-                f"donor was made with value_bias={theirs!r}, the run to change with value_bias={mine!r}: their contributions "
-                "are of different kinds. Make both with the same value_bias."
+                f"donor has value_bias={theirs!r}, the contributions to change have value_bias={mine!r}: these are different "
+                "kinds of contributions. Create both with the same value_bias."
             )
         if donor.lengths != self.lengths:
             raise InputError(
-                f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the run to change of "
-                f"{', '.join(map(str, self.lengths))}: cells are exchanged at the same positions. Use prompts of equally many tokens."
+                f"donor has prompts of {', '.join(map(str, donor.lengths))} tokens, the contributions to change have "
+                f"{', '.join(map(str, self.lengths))}: cells are replaced at the same positions. Use prompts of equally many tokens."
             )
 
     def logits_of_edit(self, name: str, vector: Float[Tensor, " d"], position: int) -> Float[Tensor, "pos d_vocab"]:
-        """Logits of the first prompt's run once more, under its own hooks, with a vector added after them.
+        """Logits of the first prompt with its own hooks, and a vector added after them.
 
-        The hooks see the batch that they saw before.
+        The hooks see the same batch as before.
 
         Args:
             name: HookPoint.
-            vector: Added to what passes it, as wide as the tensor, heads side by side.
-            position: Where, from 0.
+            vector: Vector to add, as wide as the tensor, with heads concatenated.
+            position: Position, from 0.
         """
         prompt = self._prompts[0]
         return self._once_more(prompt, (name, adding_rows(vector[None], [prompt.row], [position], len(prompt.batch))))
 
     def _once_more(self, prompt: _Prompt, *hooks: Hook, silent: bool = False) -> Float[Tensor, "pos d_vocab"]:
-        """A prompt's logits, its batch run again under its own hooks and further ones after them."""
+        """Logits of a prompt from another forward pass of its batch, with its own hooks and further ones after them."""
         return logits_under(self.model, prompt.batch, [*self._fwd_hooks, *hooks], silent=silent)[prompt.row]
 
     def _gives_the_same(self, *, silent: bool = False) -> bool:
-        """Whether the model as it is now, or without the hooks that sit on it, gives the logits that were kept."""
+        """Whether the model, with its hooks or without, still gives the cached logits."""
         return all(
             torch.allclose(
                 self._once_more(prompt, silent=silent),
@@ -544,11 +544,11 @@ class Contributions:
         return self._prompts[number]
 
     def _of_all(self, tensors: Sequence[Shaped[Tensor, "pos ..."]]) -> Shaped[Tensor, "batch pos ..."]:
-        """One tensor of all prompts; of a single one it is a view, for its logits are large and often asked for."""
+        """One tensor of all prompts. For a single prompt it is a view, since logits are large."""
         return tensors[0][None] if self.shape[0] == 1 else torch.stack([*tensors])
 
     def _decompose(self, layer: int, heads: tuple[int, ...] | None) -> list[Decomposition]:
-        """Everything, certified, or what some heads' values became."""
+        """Decompositions of a layer: of everything, checked, or of the values of some heads."""
         records = [prompt.records[layer] for prompt in self._prompts]
         if heads is not None:
             return [decompose_record(of_heads(record, heads), self._settings) for record in records]
@@ -578,20 +578,20 @@ def _kept(run: Run) -> Iterator[_Prompt]:
 
 
 def _chosen(asked: Positions, length: int, name: str) -> list[int]:
-    """Each position once, whatever the order; an empty list is a choice, too: nothing."""
+    """Each position once, in any order; an empty list selects nothing."""
     return [] if isinstance(asked, Sequence) and not asked else sorted(set(positions(asked, length, name)))
 
 
 def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
-    """Refuse cells of which none exists in any of the runs: an edit of them would change nothing.
+    """Refuse a choice in which no cell exists: its edit would have no effect.
 
     Raises:
-        InputError: naming query and key, and the exchange of the two where that is what was meant.
+        InputError: with query and key, and the exchanged pair if that exists.
     """
     length = runs[0].shape[1]
     query, key = chosen.get("query"), chosen.get("key")
     rows, columns = _chosen(query, length, "query"), _chosen(key, length, "key")
-    if chosen.get("bias") or not rows or not columns:  # the bias part exists everywhere, an empty list asks for nothing
+    if chosen.get("bias") or not rows or not columns:  # the bias term exists everywhere, an empty list selects nothing
         return
     reached = [run.reaches(layer, number) for run in runs for number in range(len(run))]
     if any(bool(cells[rows][:, columns].any()) for cells in reached):
@@ -601,7 +601,7 @@ def refuse_absent(layer: int, chosen: Chosen, *runs: Contributions) -> None:
         exchanged = f"query={brief(key)}, key={brief(query)}"
         raise InputError(
             f"{said}: in a causal model no token reads a later one, so there is no such contribution. Did you mean {exchanged}? "
-            "`query` receives, `key` gives."
+            "`query` is the destination, `key` the source."
         )
     raise InputError(
         f"{said}: attention of layer {runs[0].record(layer).layer} gives no weight there, as outside its window, so there is no such "

@@ -1,8 +1,8 @@
-"""Edits: a vector that is added at one position of one HookPoint, and many of them measured in few forward passes.
+"""Edits: a vector added at one position of one HookPoint, and measurements of many edits in few forward passes.
 
-Edits at whatever layers, of one prompt or of several of equally many tokens, run side by side as rows of a batch; every row
-is a run of its own, from its edit on where the model can go on from cached keys and values (bridge/edited.py). Where hooks
-took part in the run to be edited, each edit is a forward pass of its own, in which they see the batch that they saw before.
+Edits of prompts of equally many tokens are rows of a batch. Each row starts at its edit if the model can continue from cached
+keys and values (bridge/edited.py). If hooks took part in the original forward pass, each edit is a forward pass of its own, in
+which the hooks see the same batch as before.
 """
 
 from collections import defaultdict
@@ -23,38 +23,38 @@ from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_b
 from tl_ffblock.signatures import strict
 
 NOTHING_LEFT = 1e-6
-"""A head that attends to one token with all but this weight has no other weights that could grow in its place."""
+"""If a head attends to one token with more than 1 minus this weight, no other weights are left to renormalise."""
 
 
 @strict
 @dataclass(frozen=True)
 class Edit:
-    """A vector that is added at one position of one HookPoint's tensor, in every forward pass of a run."""
+    """A vector that is added at one position of one HookPoint's tensor."""
 
     name: str
-    """HookPoint, as `run_with_hooks` takes it."""
+    """HookPoint name, as in `run_with_hooks`."""
     query: int
-    """Position, counted from the end if negative."""
+    """Position, negative ones from the end."""
     vector: Float[Tensor, " d"]
-    """What is added there; d is the width of the tensor, heads of z side by side."""
+    """Vector to add; d is the width of the tensor, with heads of z concatenated."""
 
 
 PromptEdit: TypeAlias = tuple[int, Edit]
-"""The number of a prompt among those that run side by side, and an edit of its run."""
+"""Index of a prompt in the batch, and an edit of it."""
 Advance: TypeAlias = Callable[[int], object]
-"""Called with a number of edits when they are done, as `tqdm.update` wants it."""
+"""Callback with a number of finished edits, as `tqdm.update`."""
 
 
 @strict
 def removal(contributions: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
-    """The edit that removes one contribution of a run's first prompt.
+    """Edit that removes one contribution of the first prompt.
 
     Args:
-        contributions: The run.
-        layer: Layer, counted from the end if negative.
-        scope: Which contribution: its vector at this scope is subtracted from this scope's tensor.
-        query: Position that receives.
-        key: Position that gives.
+        contributions: The contributions.
+        layer: Layer, negative ones from the end.
+        scope: Scope; its contribution vector is subtracted from its own tensor.
+        query: Query position (destination).
+        key: Key position (source).
 
     Raises:
         LayerError: if the model has no such layer.
@@ -71,10 +71,10 @@ def _removal(contributions: Contributions, layer: int, scope: str, query: int, k
 
 
 def exchange(contributions: Contributions, donor: Contributions, layer: int, scope: str, query: int, key: int) -> Edit:
-    """The edit that puts another run's contribution in the place of this run's, of the same cell of their first prompts.
+    """Edit that replaces a contribution of the first prompt by that of the donor's first prompt in the same cell.
 
-    What it adds is what removing this run's adds less what removing the donor's would. Arguments and errors are those of
-    `removal`; the contribution exists in one of the runs at least.
+    Its vector is that of removing this contribution minus that of removing the donor's. Arguments and errors are those of
+    `removal`; the contribution has to exist in at least one of both.
     """
     at = _existing(layer, query, key, contributions, donor)
     out, into = (_removal(run, layer, scope, *at) for run in (contributions, donor))
@@ -90,15 +90,15 @@ def changes(
     *,
     head: int | None = None,
 ) -> list[Edit]:
-    """One edit per cell (query, key) of a layer, of the runs' first prompts.
+    """One edit per cell (query, key) of a layer, for first prompts.
 
     Args:
-        contributions: The run to change.
-        donor: The run whose contribution of the same cell is put in the place of this run's; None removes it.
-        layer: Layer, counted from the end if negative.
-        scope: Which contributions.
-        cells: Pairs of positions from 0: which receives, which gives.
-        head: Only what comes through this attention head.
+        contributions: The contributions to change.
+        donor: Contributions that replace them in the same cells; None removes them.
+        layer: Layer, negative ones from the end.
+        scope: Scope of the contributions.
+        cells: Pairs of positions from 0: query, key.
+        head: Only the part of this attention head.
 
     Raises:
         LayerError: if the model has no such layer.
@@ -115,14 +115,14 @@ def changes(
 
 @strict
 def knockout(contributions: Contributions, layer: int, query: int, key: int) -> Edit | None:
-    """Cut one attention edge in all heads, the others' weights growing in proportion: a masked score.
+    """Attention knockout of one edge in all heads; the other weights grow in proportion, as with a masked score.
 
-    Done at z, `z' = (z - alpha v) / (1 - alpha)`, which every model obeys. None where a head attends to
-    this key alone: nothing would be left.
+    The edit is at z, `z' = (z - alpha v) / (1 - alpha)`, which is possible in every model. None if a head attends only to this
+    key.
 
     Args:
-        contributions: The run; its first prompt counts.
-        layer: Layer, counted from the end if negative.
+        contributions: The contributions; the first prompt is edited.
+        layer: Layer, negative ones from the end.
         query: Position that attends.
         key: Position that is attended to.
 
@@ -142,7 +142,7 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
 
 
 def _existing(layer: int, query: int, key: int, *runs: Contributions) -> tuple[int, int]:
-    """A cell of the first prompts as positions from 0; it exists in one of the runs at least."""
+    """A cell of the first prompts, with positions from 0; it has to exist in at least one of the contributions."""
     firsts = [run.prompt(0) for run in runs]
     length = firsts[0].lengths[0]
     at = one_position(query, length, "query"), one_position(key, length, "key")
@@ -151,7 +151,7 @@ def _existing(layer: int, query: int, key: int, *runs: Contributions) -> tuple[i
 
 
 class SideBySide:
-    """Prompts of equally many tokens whose edited runs share forward passes."""
+    """Prompts of equally many tokens whose edits share forward passes."""
 
     def __init__(
         self,
@@ -161,16 +161,16 @@ class SideBySide:
         batch_size: int,
         resume: bool = True,
     ) -> None:
-        """Find out whether runs may begin at their edit.
+        """Check whether forward passes may start at an edit.
 
         Args:
-            runs: One run of one prompt each.
-            starts: By prompt, the positions from 0 at which it will be edited.
-            batch_size: Edited runs at a time.
-            resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
+            runs: Contributions of one prompt each.
+            starts: By prompt, the positions from 0 that will be edited.
+            batch_size: Edits per forward pass.
+            resume: Whether a forward pass may start at its edit, if this gives the same logits; False runs whole prompts.
 
         Raises:
-            InputError: if the model's weights or hooks are not those of the runs.
+            InputError: if the model's weights or hooks changed.
         """
         runs[0].refuse_changed_model(*runs[1:])
         self._runs, self._batch_size, self._length = runs, batch_size, runs[0].shape[1]
@@ -184,17 +184,17 @@ class SideBySide:
         )
         n_starts = len(set().union(*starts)) if self._resumed.resumes else 1
         self.enough: int = batch_size * n_starts
-        """How many edits fill the batches, if they are spread evenly over all starts."""
+        """Number of edits that fill the batches, if they are spread evenly over all starts."""
 
     def measure(
         self, edits: Sequence[PromptEdit], metrics: Sequence[Metric], advance: Advance | None = None
     ) -> Float[Tensor, " edit"]:
-        """A number under each edit, float32 on the CPU.
+        """The metric under each edit [edit], float32 on the CPU.
 
         Args:
-            edits: One edit per run; they do not see each other.
-            metrics: By prompt, the metric of its runs; all read the same position.
-            advance: Called with a number of edits when they are done.
+            edits: Edits, each in a row of its own.
+            metrics: By prompt, its metric; all read the same position.
+            advance: Callback with a number of finished edits.
 
         Raises:
             InputError: if an edit's position does not exist, or the metric cannot be read.
@@ -213,7 +213,7 @@ class SideBySide:
     def logits(
         self, edits: Sequence[PromptEdit], at: int | None
     ) -> Iterator[tuple[list[int], Float[Tensor, "edit read d_vocab"]]]:
-        """Numbers of edits with their runs' logits, at every position or from the end as far as `at`."""
+        """Indices of edits with their logits, at every position or from the end as far as `at`."""
         placed = [replace(edit, query=one_position(edit.query, self._length, "query")) for _, edit in edits]
         rows_by_start: dict[int, list[int]] = defaultdict(list)
         for row, ((prompt, _), edit) in enumerate(zip(edits, placed, strict=True)):
@@ -227,16 +227,16 @@ class SideBySide:
                 prompts = [edits[row][0] for row in batch]
                 rest = self._resumed.logits(start, prompts, _hooks([placed[row] for row in batch], start))
                 read_after = at is not None and -rest.shape[1] <= at < 0
-                if start and not read_after:  # before the edit the run is the clean one
+                if start and not read_after:  # positions before the edit are unchanged
                     rest = torch.cat([torch.stack([self._clean[prompt][:start] for prompt in prompts]), rest], dim=1)
                 yield batch, rest
 
 
 def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -> Metric:
-    """The metric of runs of one prompt, the first of the contributions; `number` is its number among the metric's answers.
+    """Metric of the first prompt of contributions; `number` is its index in the metric's list of answers.
 
     Raises:
-        UntrainedHeadError: if logits of the model say nothing.
+        UntrainedHeadError: for an encoder with an untrained head.
     """
     run.model.refuse_untrained_head()
     return as_metric(metric).bound_to(run.model).of_prompt(CleanRun(number, run.tokens[0], run.logits[0]))
@@ -244,7 +244,7 @@ def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -
 
 @strict
 def measure_unedited(contributions: Contributions, metric: Metric | LogitFunction, *, prompt: int = 0) -> float:
-    """The metric of a run as it is; `prompt` is its number in the list of prompts that the metric has answers for."""
+    """The metric without an edit; `prompt` is the index in the metric's list of answers."""
     return float(metric_of(contributions, metric, prompt)(contributions.logits.clone()))
 
 
@@ -260,16 +260,16 @@ def measure_edits(
     advance: Advance | None = None,
     batch_size: int = 32,
 ) -> Float[Tensor, " edit"]:
-    """The metric under each edit of a one-sequence run; what an edit changed is this minus `measure_unedited`.
+    """The metric under each edit of one prompt [edit]; the effect of an edit is this minus `measure_unedited`.
 
     Args:
-        contributions: The run to edit.
-        edits: One edit per run; they do not see each other.
-        metric: What to read of each run.
-        prompt: The run's number in the list of prompts that the metric has answers for.
-        resume: Whether runs may begin at their edit, where this gives the same logits; False runs whole prompts.
-        advance: Called with a number of edits when they are done, as `tqdm.update` wants it.
-        batch_size: Edited runs at a time.
+        contributions: The contributions to edit, of one prompt.
+        edits: Edits, each in a row of its own.
+        metric: The metric.
+        prompt: Index of the prompt in the metric's list of answers.
+        resume: Whether a forward pass may start at its edit, if this gives the same logits; False runs whole prompts.
+        advance: Callback with a number of finished edits, as `tqdm.update`.
+        batch_size: Edits per forward pass.
 
     Returns:
         Float32, on the CPU, in the order of the edits.
@@ -279,7 +279,7 @@ def measure_edits(
     """
     whole_number(batch_size, "batch_size", at_least=1)
     if not isinstance(edits, Sequence) or not all(isinstance(edit, Edit) for edit in edits):
-        raise InputError(f"edits={brief(edits)}: expected a list of edits, as removal and knockout make them.")
+        raise InputError(f"edits={brief(edits)}: expected a list of edits, as removal and knockout return them.")
     read = metric_of(contributions, metric, prompt)
     starts = {one_position(edit.query, contributions.shape[1], "query") for edit in edits}
     alone = SideBySide([contributions], starts=[starts], batch_size=batch_size, resume=resume)
@@ -287,7 +287,7 @@ def measure_edits(
 
 
 def _hooks(edits: Sequence[Edit], start: int) -> list[Hook]:
-    """One function per HookPoint, for all rows that edit there; the run begins at position `start`."""
+    """One hook function per HookPoint, for all rows with an edit there; the forward pass starts at position `start`."""
     hooks = []
     for name in dict.fromkeys(edit.name for edit in edits):
         edited = [row for row, edit in enumerate(edits) if edit.name == name]

@@ -1,4 +1,4 @@
-"""Clean, corrupted and patched in one call, and differences of runs: of maps and of vectors."""
+"""Maps of clean, corrupted and patched forward passes in one call, and differences of maps and vectors."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -27,61 +27,61 @@ PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
 Prompts: TypeAlias = str | Tokens | PromptList
 """A text, token ids [pos] or [batch, pos], or a list of texts or of token ids [pos] of any lengths."""
 PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
-"""Hooks of a patched run, or a function that makes them of the clean run's ActivationCache."""
+"""Hooks of the patched forward pass, or a function from the clean ActivationCache to hooks."""
 
 
 def refuse_unpaired(clean: Sized, corrupted: Sized) -> None:
-    """Pairs take as many prompts of each kind.
+    """Refuse different numbers of clean and corrupted prompts.
 
     Raises:
-        InputError: if there are not.
+        InputError: if the numbers differ.
     """
     for given, name in ((clean, "clean"), (corrupted, "corrupted")):
         refuse_pair(given, name)
     if len(clean) != len(corrupted):
-        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs.")
+        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs, one of each.")
 
 
 def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
-    """The tokens of a clean and a corrupted prompt.
+    """Token ids of a clean and a corrupted prompt.
 
     Raises:
-        InputError: if one cannot be used, or they differ in length.
+        InputError: if one cannot be used, or if they differ in length.
     """
     clean, corrupted = (
         one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
     )
     if len(clean) != len(corrupted):
         raise InputError(
-            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: patching puts what is at one position of a "
-            f"run at the same position of the other. They differ in {alignment(label(model, clean), label(model, corrupted))}: use "
-            "words of equally many tokens."
+            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: expected equally many, since patching "
+            f"keeps positions. They differ in {alignment(label(model, clean), label(model, corrupted))}: use words of equally many "
+            "tokens."
         )
     return clean, corrupted
 
 
 def pair_labels(model: Model, runs: Sequence[Int[Tensor, " pos"]]) -> tuple[str, ...]:
-    """The tokens of a clean and a corrupted prompt, "clean→corrupted" where they differ; of the clean one alone its own."""
+    """Tokens of a clean and a corrupted prompt, "clean→corrupted" where they differ; of one prompt its own."""
     return tuple(joined(both, "→") for both in zip(*(label(model, tokens) for tokens in runs), strict=True))
 
 
 def refuse_other_run(**measured_and_estimated: tuple[object, object]) -> None:
-    """Refuse to compare measured numbers with estimates of another run; what one of them does not know, "", is not compared.
+    """Refuse to compare measured numbers with estimates for other inputs. Unknown values, "", are not compared.
 
     Raises:
-        InputError: naming what differs, with both values.
+        InputError: with the name and both values.
     """
     for name, (mine, theirs) in measured_and_estimated.items():
         if mine != theirs and "" not in (mine, theirs):
             raise InputError(
-                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates of the same run."
+                f"compare: {name} differ, {brief(mine)} and {brief(theirs)}: expected estimates for the same inputs."
             )
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class PatchedMaps(Result):
-    """The maps of a clean run, a corrupted run, and the corrupted run with patches."""
+    """Maps of a clean prompt, a corrupted prompt, and the corrupted prompt with patches."""
 
     clean: ContributionMaps
     corrupted: ContributionMaps
@@ -89,26 +89,26 @@ class PatchedMaps(Result):
 
     @property
     def corruption(self) -> ContributionMaps:
-        """`clean - corrupted`: what the corruption took away."""
+        """`clean - corrupted`: the change by the corruption."""
         return self._difference("clean", "corrupted")
 
     @property
     def repair(self) -> ContributionMaps:
-        """`patched - corrupted`: what the patches restored."""
+        """`patched - corrupted`: the change by the patches."""
         return self._difference("patched", "corrupted")
 
     @property
     def rest(self) -> ContributionMaps:
-        """`clean - patched`: what the patches left."""
+        """`clean - patched`: the change that the patches do not restore."""
         return self._difference("clean", "patched")
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The tables of the three runs in one, with the run's name as the first column, "run"."""
+        """One table of all three maps; the first column, "run", is "clean", "corrupted" or "patched"."""
         frames = {name: maps.to_dataframe() for name, maps in self._runs.items()}
         return pd.concat(frames, names=["run", None]).reset_index("run").reset_index(drop=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """The tokens of the three runs."""
+        """Tokens of the three maps."""
         return f"{self.clean.model}, layers {spans(self.clean.layers)}", {
             name: shortened(maps.tokens) for name, maps in self._runs.items()
         }
@@ -124,7 +124,7 @@ class PatchedMaps(Result):
 
 
 class HowMade(SettingsOptions, ChunkOption, total=False):
-    """How the three maps are made: `contribution_maps` says what each option does."""
+    """Options of the three maps, as in `contribution_maps`."""
 
 
 @overload
@@ -163,30 +163,34 @@ def patched_maps(
     queries: Positions = None,
     **options: Unpack[HowMade],
 ) -> PatchedMaps | Results[PatchedMaps]:
-    """The maps of a clean run, of a corrupted run, and of the corrupted run under hooks; of one pair of prompts or many.
+    """Maps of a clean prompt, of a corrupted prompt, and of the corrupted prompt with hooks; for one pair of prompts or many.
 
     `ffb.average([runs.repair for runs in patched_maps(...)], positions=...)` is the mean over pairs with its interval.
 
     Args:
         model: TransformerBridge or HookedTransformer, in eval mode.
         clean: A text or token ids [pos], or a list of these.
-        corrupted: Another of equally many tokens, or a list with one for each clean prompt.
-        fwd_hooks: Hooks for the patched run, or a function that makes them of the clean run's ActivationCache; for lists the
-            same for every pair, or a list with one function per pair.
+        corrupted: A prompt of equally many tokens, or a list with one per clean prompt.
+        fwd_hooks: Hooks for the patched forward pass, or a function from the clean ActivationCache to hooks. For lists the same for
+            every pair, or a list with one function per pair.
         layers: As in `contribution_maps`.
         scopes: As in `contribution_maps`.
         queries: As in `contribution_maps`.
         **options: As in `contribution_maps`: method, n_steps, value_bias, rtol, precision, chunk_bytes.
 
+    Returns:
+        One `PatchedMaps` for one pair; `Results`, a list of them, for lists.
+
     Raises:
-        InputError: if the two of a pair have different numbers of tokens, there are not as many of each, or they cannot be used.
+        InputError: if the prompts of a pair have different numbers of tokens, if lists have different lengths, or for other
+            input that cannot be used.
     """
     known = identify(model)
     lists = isinstance(clean, list | tuple) and isinstance(corrupted, list | tuple)
     if lists:
         refuse_unpaired(clean, corrupted)
     pairs = list(zip(clean, corrupted, strict=True)) if lists else [(clean, corrupted)]
-    hooks: Sequence[Any] = [fwd_hooks] * len(pairs)  # for all, or one function
+    hooks: Sequence[Any] = [fwd_hooks] * len(pairs)  # the same hooks or function for all
     if not callable(fwd_hooks) and fwd_hooks and all(callable(one) for one in fwd_hooks):
         hooks = fwd_hooks
     if len(hooks) != len(pairs):
@@ -208,9 +212,9 @@ def patched_maps(
 @strict
 @dataclasses.dataclass(frozen=True)
 class VectorDifference:
-    """One layer's vectors of one run minus those of another, by scope.
+    """Difference of one layer's contribution vectors between two prompts, by scope.
 
-    As for each of the two, `parts.sum(1) + bias + remainder = whole`.
+    As in each of the two, `parts.sum(1) + bias + remainder = whole`.
     """
 
     first: Decomposition
@@ -218,25 +222,25 @@ class VectorDifference:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes in sequence."""
+        """Scopes in sequence."""
         return self.first.scopes
 
     @property
     def layer(self) -> int:
-        """The layer of both."""
+        """The layer."""
         return self.first.layer
 
     @property
     def order(self) -> Order:
-        """Where the norms are."""
+        """Order of norms and blocks in the layer."""
         return self.first.order
 
     def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
-        """Difference of the vectors `F_i(x_j)`."""
+        """Difference of the contribution vectors `F_i(x_j)`."""
         return self.first.parts(scope) - self.second.parts(scope)
 
     def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
-        """Difference of the bias parts."""
+        """Difference of the bias terms."""
         return self.first.bias(scope) - self.second.bias(scope)
 
     def remainder(self, scope: str) -> Float[Tensor, "query d_model"]:
@@ -256,17 +260,17 @@ def difference(first: Decomposition, second: Decomposition) -> VectorDifference:
 def difference(
     first: ContributionMaps | Decomposition, second: ContributionMaps | Decomposition
 ) -> ContributionMaps | VectorDifference:
-    """One run minus another, position by position: of maps (signed norms) or of vectors.
+    """Difference of two results, position by position: of maps (signed differences of norms) or of contribution vectors.
 
-    The prompts may differ: a token that is not the same in both is labelled with both, "first / second".
+    The prompts may differ: the label of a token that differs is "first / second".
 
     Raises:
-        InputError: if the two do not describe the same cells, or are not of one kind.
+        InputError: if the results have different cells, or are of different kinds.
     """
     if isinstance(first, ContributionMaps) and isinstance(second, ContributionMaps):
         if len(first.tokens) != len(second.tokens):
             raise InputError(
-                f"cannot subtract maps of {len(first.tokens)} and of {len(second.tokens)} tokens: use prompts of equally many."
+                f"cannot subtract maps of {len(first.tokens)} and of {len(second.tokens)} tokens: expected prompts of equally many tokens."
             )
         return first - second
     if isinstance(first, Decomposition) and isinstance(second, Decomposition):
@@ -276,4 +280,6 @@ def difference(
                 f"cannot subtract {second!r} from {first!r}: expected the same layer, queries and number of tokens."
             )
         return VectorDifference(first, second)
-    raise InputError(f"cannot subtract a {type(second).__name__} from a {type(first).__name__}.")
+    raise InputError(
+        f"cannot subtract a {type(second).__name__} from a {type(first).__name__}: expected two of the same kind."
+    )

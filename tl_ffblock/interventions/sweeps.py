@@ -1,11 +1,11 @@
-"""Sweeps: the effect of every contribution, a tensor [layer query key] and its table, of one prompt or of many.
+"""Sweeps: the effect of every contribution, as a tensor [layer query key] and a table, for one prompt or many.
 
-What TransformerLens's `get_act_patch_*` functions give for whole activations, for single contributions,
-with many edits per forward pass and for every scope.
+They correspond to TransformerLens's `get_act_patch_*` functions, for single contributions instead of whole activations, with
+many edits per forward pass, and for every scope.
 
-1. `_Axis` says which cells of each prompt the rows and columns are: the same positions in all, or named ones.
-2. The edits of prompts of equally many tokens are run side by side and read (edits.py); a function of all
-   prompts' logits, which somebody else wrote, gets the same cell of all prompts at a time.
+1. `_Axis` maps rows and columns to cells of each prompt: the same positions in all, or named ones.
+2. Edits of prompts of equally many tokens share forward passes (edits.py). An external function of all prompts' logits gets the
+   same cell of all prompts at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,78 +33,78 @@ from tl_ffblock.results.tokens import joined, visible
 from tl_ffblock.signatures import strict
 
 LARGEST_SHOWN = 3
-"""Effects that the short form of a sweep names."""
+"""Number of effects in the printed summary of a sweep."""
 EditType = TypeVar("EditType", Edit, PromptEdit)
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ContributionSweep(Result):
-    """The metric with one contribution changed at a time, at one scope, of one prompt or of several.
+    """A metric with one contribution of a scope changed at a time, for one prompt or several.
 
-    `values`, `effect` and what `interval` holds are [layer query key], of a sweep over heads [layer head query key]: means
-    over the prompts that have the cell, NaN where none has.
+    `values`, `effect` and `interval` are [layer query key], or [layer head query key] for a sweep over heads: means over the
+    prompts that have the cell, NaN if there is none.
     """
 
     by_prompt: Float[Tensor, "prompt layer head query key"]
-    """The metric of every prompt (one entry if the metric gave one number for all); NaN where it has no such cell."""
+    """Metric of every prompt (one entry if the metric has one number for all); NaN if a prompt has no such cell."""
     baselines: Float[Tensor, " prompt"]
-    """The metric without any change."""
+    """Metric of every prompt without a change."""
     metric: str
-    """What was read."""
+    """Name of the metric."""
     scope: str
-    """Which contributions were changed, and where they were."""
+    """Scope of the changed contributions."""
     layers: tuple[int, ...]
-    """The model's numbers of the layers, ascending."""
+    """Layer numbers, ascending."""
     heads: tuple[int, ...] | None
-    """Attention heads through which contributions came; None where they were changed whole."""
+    """Attention heads whose parts were changed; None if whole contributions were changed."""
     queries: tuple[int | str, ...]
-    """Position of each row, or its name: what received."""
+    """Query of each row: a position or a name."""
     keys: tuple[int | str, ...]
-    """Position of each column, or its name: what gave."""
+    """Key of each column: a position or a name."""
     query_tokens: tuple[str, ...]
-    """Which tokens are in each row; different ones of the prompts joined."""
+    """Tokens of each row, joined where prompts differ."""
     key_tokens: tuple[str, ...]
-    """Which tokens are in each column, likewise."""
+    """Tokens of each column, joined where prompts differ."""
     tokens: tuple[tuple[str, ...], ...]
-    """The prompts."""
+    """Tokens of the prompts."""
     n_draws: int = N_DRAWS
-    """Draws of the bootstrap over prompts."""
+    """Number of bootstrap samples over prompts."""
     seed: int = 0
 
     @property
     def baseline(self) -> float:
-        """The metric without any change, mean over prompts."""
+        """Mean metric over prompts without a change."""
         return float(self.baselines.mean())
 
     @property
     def values(self) -> Float[Tensor, "layer *head query key"]:
-        """The metric."""
+        """Mean metric over prompts for each changed cell."""
         return self._without_heads(mean_interval(self.by_prompt, n_draws=1).mean).to(self.by_prompt.dtype)
 
     @property
     def effect_by_prompt(self) -> Float[Tensor, "prompt layer head query key"]:
-        """Each prompt's change of the metric: by_prompt - baselines."""
+        """Change of each prompt's metric: by_prompt - baselines."""
         return self.by_prompt - self.baselines[:, None, None, None, None]
 
     @property
     def effect(self) -> Float[Tensor, "layer *head query key"]:
-        """Change of the metric."""
+        """Mean change of the metric over prompts."""
         return self.interval.mean.to(self.by_prompt.dtype)
 
     @cached_property
     def interval(self) -> MeanInterval:
-        """The mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
+        """Mean change with its 95 % interval (percentile bootstrap over prompts) and the number of prompts."""
         over = mean_interval(self.effect_by_prompt, n_draws=self.n_draws, seed=self.seed)
         return MeanInterval(*map(self._without_heads, (over.mean, over.low, over.high, over.counts)))
 
     def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
-        """One row per cell: layer, scope, head (if asked for), query, key, their tokens, value, effect; of prompts low, high, n too.
+        """One row per cell: layer, scope, head (if swept), query, key, their tokens, value, effect; for several prompts low, high, n.
 
-        The columns that name cells are those of `ContributionMaps.to_dataframe`, so that the two can be merged on them.
+        The columns that identify cells are those of `ContributionMaps.to_dataframe`, for merging.
 
         Args:
-            by_prompt: Whether each prompt has a row of its own, its number in the column `prompt`.
+            by_prompt: Whether each prompt has its own row, with its number in the column `prompt`.
         """
         axes: dict[str, Sequence[object]] = {"prompt": range(len(self.by_prompt))} if by_prompt else {}
         heads = {} if self.heads is None else {"head": self.heads}
@@ -126,7 +126,7 @@ class ContributionSweep(Result):
         return frame.dropna(subset="value", ignore_index=True)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """What was read and changed, the size, and the largest effects."""
+        """Metric, scope, size, and the largest effects."""
         names = ("layers", *(() if self.heads is None else ("heads",)), "queries", "keys")
         size = " x ".join(f"{n} {name}" for n, name in zip(self.values.shape, names, strict=True))
         prompts = f" · mean over {len(self.tokens)} prompts" if len(self.tokens) > 1 else ""
@@ -155,28 +155,28 @@ class _Axis:
     """Rows or columns of a sweep."""
 
     names: tuple[int | str, ...]
-    # By prompt, the position of each.
+    # By prompt: the position of each name.
     places: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None) -> "_Axis":
         if named is None and len(set(lengths)) > 1:
             raise InputError(
-                f"the prompts have {', '.join(map(str, lengths))} tokens: name what is to be compared, "
-                'positions={"subject": [2, 3, ...], "END": -1}, or sweep prompts of equally many.'
+                f"the prompts have {', '.join(map(str, lengths))} tokens: expected equally many, or named positions, "
+                'positions={"subject": [2, 3, ...], "END": -1}.'
             )
         names, places = chosen_positions(asked, name, lengths, named)
         return cls(names or tuple(places[0]), tuple(map(tuple, places)))
 
     def tokens(self, prompts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-        """Which tokens are there, different ones of the prompts joined."""
+        """Tokens at these positions, joined where prompts differ."""
         by_prompt = [[labels[place] for place in at] for labels, at in zip(prompts, self.places, strict=True)]
         return tuple(joined(there, "|") for there in zip(*by_prompt, strict=True))
 
 
 @dataclass(frozen=True)
 class _Sweep:
-    """What is changed: contributions of which cells, in place of which others."""
+    """Cells to change, and the contributions that replace theirs."""
 
     runs: Contributions
     donor: Contributions | None
@@ -188,7 +188,7 @@ class _Sweep:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """Layers, heads (one where contributions are changed whole), rows, columns."""
+        """Layers, heads (1 if whole contributions are changed), rows, columns."""
         return len(self.layers), len(self.heads or (0,)), len(self.queries.names), len(self.keys.names)
 
     def cells(self, prompt: int) -> list[tuple[int, int]]:
@@ -202,7 +202,7 @@ class _Sweep:
 
     @cached_property
     def exists(self) -> Bool[Tensor, "prompt layer query key"]:
-        """Whether a cell exists in its layer, of a prompt's run or of the donor's: the others have no effect to measure."""
+        """Whether a cell exists in its layer, for a prompt or its donor; other cells have no effect."""
         runs = [run for run in (self.runs, self.donor) if run is not None]
 
         def reached(prompt: int, layer: int) -> Bool[Tensor, "query key"]:
@@ -214,7 +214,7 @@ class _Sweep:
         )
 
     def edits(self, prompt: int, run: Contributions, cells: Sequence[tuple[int, int]]) -> Iterator[list[Edit]]:
-        """One edit per cell, by layer and head, in this order: those of all layers would be as large as all their vectors."""
+        """One edit per cell, by layer and head. An iterator, since all layers' edits are as large as all their vectors."""
         donor = None if self.donor is None else self.donor.prompt(prompt)
         at = [(self.queries.places[prompt][row], self.keys.places[prompt][column]) for row, column in cells]
         for layer in self.layers:
@@ -232,7 +232,7 @@ class _Sweep:
     def result(
         self, metric: str, values: Float[Tensor, "value layer head query key"], baselines: Float[Tensor, " value"]
     ) -> ContributionSweep:
-        """What was measured, of each prompt or of all together, NaN where a cell does not exist."""
+        """Result of measured values, by prompt or for all together; NaN for cells that do not exist."""
         exists = self.exists if len(values) == len(self.runs) else self.exists.all(dim=0, keepdim=True)
         prompts = tuple(self.runs.labels(number) for number in range(len(self.runs)))
         return ContributionSweep(
@@ -265,26 +265,28 @@ def contribution_sweep(
     batch_size: int = 64,
     progress: bool = True,
 ) -> ContributionSweep:
-    """Change one contribution at a time and read the metric, of one prompt or of each of several.
+    """Change one contribution at a time and measure a metric, for one prompt or each of several.
 
     Args:
-        contributions: The run to change (the corrupted one, if contributions of a clean one are put into it).
-        metric: What to read: `ffb.logit(...)`, or any function of logits [batch pos d_vocab]. Somebody else's function is
-            given the logits of all prompts, of equally many tokens, with the same cell changed in each.
-        scope: Which contributions.
-        donor: The run whose contributions of the same cells are put in their place, as many prompts of the same lengths;
-            None removes them.
-        layers: Layers; None means all that the runs kept.
-        heads: Attention heads through which contributions are changed, one at a time; True means all, False changes them whole.
-        queries: Positions that receive, or names of `positions`; None means all.
-        keys: Positions that give, likewise.
+        contributions: Contributions to change (the corrupted ones, if clean ones are inserted).
+        metric: `ffb.logit(...)`, or any function of logits [batch pos d_vocab]. A function of your own gets the logits of all
+            prompts, of equally many tokens, with the same cell changed in each.
+        scope: Scope of the contributions.
+        donor: Contributions that replace them in the same cells, for as many prompts of the same lengths; None removes them.
+        layers: Layers; None means all cached ones.
+        heads: Attention heads whose parts are changed, one at a time; True means all, False changes whole contributions.
+        queries: Query positions (destinations), or names of `positions`; None means all.
+        keys: Key positions (sources), or names of `positions`; None means all.
         positions: Names that align prompts, each one position for all or one per prompt: {"IO": [4, 2], "END": -1}.
-        batch_size: Edited runs at a time.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        batch_size: Edits per forward pass.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
+
+    Returns:
+        A `ContributionSweep` with `values` and `effect` [layer query key].
 
     Raises:
-        InputError: if prompts of different lengths are not aligned by name, two runs differ in length, or a layer, head, scope
-            or position does not exist.
+        InputError: if prompts of different lengths have no named positions, if prompts and donor differ in length, or if a layer,
+            head, scope or position does not exist.
         UnsupportedModelError: if the scope's tensor cannot be changed in this model.
     """
     whole_number(batch_size, "batch_size", at_least=1)
@@ -301,7 +303,7 @@ def contribution_sweep(
     if not bool(sweep.exists.any()):
         raise InputError(
             f"queries={brief(queries)}, keys={brief(keys)}: none of these contributions exists; in a causal model no token reads a "
-            "later one, nor one outside its window. `queries` receive, `keys` give."
+            "later one, nor one outside its window. `queries` are destinations, `keys` are sources."
         )
     values, baselines = _measured(sweep, read, batch_size, progress)
     return sweep.result(read.name, values, baselines)
@@ -309,7 +311,7 @@ def contribution_sweep(
 
 @torch.no_grad()
 def _measured(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tuple[Tensor, Tensor]:
-    """The metric under every edit [prompt layer head query key], and without any [prompt]."""
+    """Metric under every edit [prompt layer head query key], and without any [prompt]."""
     runs = [sweep.runs.prompt(number) for number in range(len(sweep.runs))]
     cells = [sweep.cells(number) for number in range(len(runs))]
     total = sweep.shape[0] * sweep.shape[1] * sum(map(len, cells))
@@ -337,7 +339,7 @@ def _side_by_side(
     batch_size: int,
     advance: Advance,
 ) -> Iterator[Float[Tensor, "layer head query key"]]:
-    """Of prompts of equally many tokens, whose edits share forward passes; one prompt's edits after the other, by layer and head."""
+    """Measurements of prompts of equally many tokens, whose edits share forward passes; by prompt, layer and head."""
     starts = [{sweep.queries.places[number][row] for row, _ in cells[number]} for number in together]
     side_by_side = SideBySide([runs[number] for number in together], starts=starts, batch_size=batch_size)
     edits = (
@@ -360,12 +362,12 @@ def _of_all_prompts(
     batch_size: int,
     advance: Advance,
 ) -> tuple[Tensor, Tensor]:
-    """What a function of all prompts' logits gives, with the same cell changed in each."""
+    """Values of a function of all prompts' logits, with the same cell changed in each."""
     lengths = sweep.runs.lengths
     if len(set(lengths)) > 1:
         raise InputError(
-            f"the prompts have {', '.join(map(str, lengths))} tokens, and {metric.name} is given the logits of all of them at once. "
-            "Use prompts of equally many tokens, or a metric that knows each prompt's answers, such as ffb.logit([...])."
+            f"the prompts have {', '.join(map(str, lengths))} tokens, and {metric.name} gets the logits of all of them at once. "
+            "Use prompts of equally many tokens, or a metric with answers per prompt, such as ffb.logit([...])."
         )
     baselines = metric(sweep.runs.logits.clone()).reshape(-1).float().cpu()
     shared = [cell for cell in cells[0] if all(cell in of_prompt for of_prompt in cells)]
@@ -384,7 +386,7 @@ def _of_all_prompts(
 
 
 def _batches(of_layers: Iterable[list[EditType]], enough: int) -> Iterator[list[EditType]]:
-    """The edits of neighbouring layers, heads and prompts, joined until there are enough; one without edits if there are none."""
+    """Edits of consecutive layers, heads and prompts, joined until there are enough; one empty batch if there are none."""
     waiting: list[EditType] = []
     n_batches = 0
     for edits in of_layers:

@@ -1,17 +1,16 @@
-"""Causal validation: does a map predict which contributions matter? Remove or exchange some, measure, correlate.
+"""Causal validation: correlation of a map's cells with the measured effects of removing or replacing contributions.
 
-1. For every prompt and layer some cells (query, key) are drawn among those that can reach the metric:
-   most in the row where the metric is read, the others in one more row, the same in all layers of a prompt.
-2. Of every cell the run gives the predictors: the map of every scope, raw attention (mean over heads)
-   and attention times value norm; of pairs of prompts how far these are from the corrupted run's.
-   A placebo is compared with them: the map of what is removed, shuffled within its layer.
-3. Each cell's contribution is removed at each scope asked for, or exchanged for the corrupted run's, and in a
-   further run its attention edge is cut. The effect is the change of the metric.
-4. Spearman's rho between predictor and |effect| within every layer, its mean over layers, and 95 %
-   intervals by bootstrap over prompts.
+1. For every prompt and layer, some cells (query, key) are drawn among those that can reach the metric. Most are in the row where the
+   metric is read, the others in one more row, which is the same in all layers of a prompt.
+2. Predictors of every cell are the map of every scope, raw attention (mean over heads) and attention times value norm. For pairs of
+   prompts they are also the changes of these from the corrupted prompt. A placebo is the map of the removed scope, shuffled within its
+   layer.
+3. Each cell's contribution is removed at each chosen scope, or replaced by the corrupted prompt's. In a further forward pass its
+   attention edge is knocked out. The effect is the change of the metric.
+4. Spearman's rho between predictor and |effect| within every layer, its mean over layers, and 95 % intervals by bootstrap over
+   prompts.
 
-The effects do not enter the maps, and an edge that is cut is an intervention on the pattern, not on
-the vectors the maps are made of.
+Effects do not enter the maps. A knockout is an intervention on the attention pattern, not on the vectors of the maps.
 """
 
 import math
@@ -42,34 +41,33 @@ from tl_ffblock.signatures import strict
 
 ATTENTION, VALUES, PLACEBO, KNOCKOUT = "attention", "attention x value norm", "placebo", "edge knockout"
 BY_NAME: dict[str, Callable[[], Metric]] = {"kl": kl_divergence, "loss": loss}
-"""Metrics that need no answers, by the names a caller may give."""
+"""Metrics without answers, by name."""
 CellChoice: TypeAlias = Literal["off-diagonal", "reachable", "read row", "beyond first"]
-"""Which of the sampled cells are correlated: those with key != query; all, as a query can reach no others; of the first,
-those whose query the metric reads; of the first, those whose key is not the first token, on which attention rests when it
-has nothing to contribute."""
+"""Cells that are correlated. "off-diagonal": key != query. "reachable": all sampled cells. "read row": off-diagonal cells whose
+query the metric reads. "beyond first": off-diagonal cells whose key is not the first token, the usual attention sink."""
 _Columns: TypeAlias = dict[str, Float[np.ndarray, " cell"]]
 
 
 def change_of(predictor: str) -> str:
-    """What the difference of two runs is called among the predictors."""
+    """Name of the predictor for the difference from the corrupted prompt."""
     return f"change of {predictor}"
 
 
 @strict
 @dataclass(frozen=True, eq=False)
 class SamplePlan(Values):
-    """How much of each prompt is sampled, how it is run, and how often the bootstrap draws."""
+    """Sample sizes of cells, edits per forward pass, and bootstrap samples."""
 
     n_cells: int = 3
-    """Cells of every prompt and layer."""
+    """Number of cells per prompt and layer."""
     read_share: float = 0.6
-    """Which share of them is in the row where the metric is read."""
+    """Fraction of them in the row where the metric is read."""
     seed: int = 0
-    """Same seed, same cells, placebo and intervals."""
+    """Seed of cells, placebo and intervals."""
     batch_size: int = 64
-    """Edited runs at a time."""
+    """Edits per forward pass."""
     n_bootstrap: int = 2000
-    """Draws of the bootstrap over prompts."""
+    """Number of bootstrap samples over prompts."""
 
     def __post_init__(self) -> None:
         for name in ("n_cells", "batch_size", "n_bootstrap"):
@@ -81,24 +79,24 @@ class SamplePlan(Values):
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class CausalValidation(Result):
-    """Sampled cells with their predictors and effects, and the correlations between them."""
+    """Sampled cells with predictors and effects, and their correlations."""
 
     model: str
     metric: str
     tokens: tuple[tuple[str, ...], ...]
-    """The prompts' tokens as text."""
+    """Tokens of the prompts as text."""
     clean: Float[np.ndarray, " prompt"]
-    """The metric without any edit."""
+    """Metric of each prompt without an edit."""
     columns: dict[str, Float[np.ndarray, " cell"]]
     """By name: prompt, layer, query, key, reads (whether the metric is read at the query)."""
     predictions: dict[str, Float[np.ndarray, " cell"]]
-    """By predictor: scope names, "attention", "attention x value norm"; of pairs of prompts also "change of" each scope,
-    the norm of the difference of the two runs' vectors, and "change of attention"."""
+    """By predictor: scope names, "attention", "attention x value norm". For pairs of prompts also "change of" each scope (the norm
+    of the difference of both prompts' vectors) and "change of attention"."""
     effects: dict[str, Float[np.ndarray, " cell"]]
-    """By intervention: the scope whose contribution was removed or exchanged, or "edge knockout"; metric's units, signed."""
+    """By intervention: the scope whose contribution was removed or replaced, or "edge knockout"; signed, in the metric's units."""
     plan: SamplePlan
     corrupted: Float[np.ndarray, " prompt"] | None = None
-    """The metric of the corrupted runs, where contributions were exchanged for theirs; None where they were removed."""
+    """Metric of the corrupted prompts, if contributions were replaced by theirs; None if they were removed."""
 
     @property
     def predictors(self) -> tuple[str, ...]:
@@ -106,13 +104,13 @@ class CausalValidation(Result):
         return (*self.predictions, PLACEBO)
 
     def prediction(self, predictor: str, effect: str) -> Float[np.ndarray, " cell"]:
-        """What a predictor says of every sampled cell.
+        """Values of a predictor for every sampled cell.
 
-        Only the placebo depends on the effect: it is the map of the scope that is removed, of an exchange the change of
-        this scope, of the knockout raw attention, with its cells shuffled within each layer.
+        Only the placebo depends on the effect. It is the map of the removed scope, the change of the replaced scope, or for the
+        knockout raw attention, with cells shuffled within each layer.
 
         Raises:
-            InputError: for names that are not in this result.
+            InputError: for an unknown predictor or effect.
         """
         for name, given, known in (("effect", effect, self.effects), ("predictor", predictor, self.predictors)):
             if given not in known:
@@ -128,10 +126,10 @@ class CausalValidation(Result):
         return values
 
     def correlation(self, effect: str, predictor: str, *, cells: CellChoice = "off-diagonal") -> Correlation:
-        """Spearman's rho between a predictor and the size of an effect, by layer.
+        """Spearman's rho between a predictor and absolute effects, by layer.
 
         Raises:
-            InputError: for names that are not in this result.
+            InputError: for an unknown predictor or effect.
         """
         predicted = self.prediction(predictor, effect)
         keep = self._keep(cells) & ~np.isnan(self.effects[effect])
@@ -142,16 +140,16 @@ class CausalValidation(Result):
     def compare(
         self, effect: str, predictor: str, against: str, *, cells: CellChoice = "off-diagonal"
     ) -> tuple[float, float, float]:
-        """How much better one predictor is than another: difference of mean rho with its 95 % interval.
+        """Difference of the mean rho of two predictors, with its 95 % interval.
 
         Args:
-            effect: What is predicted.
-            predictor: The one whose rho counts as positive.
-            against: The other one.
-            cells: Which cells are correlated.
+            effect: The predicted effect.
+            predictor: The predictor whose rho counts as positive.
+            against: The other predictor.
+            cells: Cells that are correlated.
 
         Raises:
-            InputError: for names that are not in this result.
+            InputError: for an unknown predictor or effect.
         """
         first, second = (self.correlation(effect, name, cells=cells) for name in (predictor, against))
         return first.minus(second)
@@ -159,7 +157,7 @@ class CausalValidation(Result):
     def to_dataframe(self) -> pd.DataFrame:
         """One row per choice of cells, effect, predictor and layer ("mean" for the mean over layers): rho, low, high, n.
 
-        The choice that `correlation` takes unless told otherwise comes first.
+        The default choice of cells comes first.
         """
         rows = []
         for cells in get_args(CellChoice):
@@ -172,15 +170,15 @@ class CausalValidation(Result):
         return pd.DataFrame(rows, columns=["cells", "effect", "predictor", "layer", "rho", "low", "high", "n"])
 
     def effects_dataframe(self, *, by_prompt: bool = False, cells: CellChoice = "off-diagonal") -> pd.DataFrame:
-        """How far the edits moved the metric: one row per effect, means over prompts with 95 % intervals.
+        """Changes of the metric by the edits: one row per effect, means over prompts with 95 % intervals.
 
-        `change` is the mean over a prompt's cells, `size` that of |change|; `n` counts prompts. All intervals are of the same
-        draws of prompts, of a pair of runs together, so that differences of rows are paired.
+        `change` is the mean over a prompt's cells, `size` that of |change|; `n` is the number of prompts. All intervals have the
+        same bootstrap samples, so that differences of rows are paired.
 
         Args:
-            by_prompt: One row per prompt and effect instead: change, size, `n` cells, the metric of the clean run, and of
-                pairs of the corrupted one.
-            cells: Which cells count.
+            by_prompt: One row per prompt and effect instead: change, size, `n` cells, and the metric of the clean prompt, and of the
+                corrupted one for pairs.
+            cells: Cells that count.
         """
         keep = self._keep(cells)
         tables = {effect: self._prompt_means(values, keep) for effect, values in self.effects.items()}
@@ -201,14 +199,14 @@ class CausalValidation(Result):
         return pd.DataFrame(rows, columns=["effect", "change", "low", "high", "size", "size_low", "size_high", "n"])
 
     def cells_dataframe(self) -> pd.DataFrame:
-        """One row per sampled cell: prompt, layer, query, key, reads, what the predictors say, what its edits did."""
+        """One row per sampled cell: prompt, layer, query, key, reads, predictors, effects."""
         columns = dict(self.columns)
         columns |= {f"map {name}": values for name, values in self.predictions.items()}
         columns |= {f"effect {name}": values for name, values in self.effects.items()}
         return pd.DataFrame(columns).astype(dict.fromkeys(("prompt", "layer", "query", "key"), int) | {"reads": bool})
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """Of what it is, how much was sampled, and what is compared with what."""
+        """Metric, model, sample sizes, predictors and effects."""
         done = "removed" if self.corrupted is None else "exchanged for those of corrupted runs"
         return f"{self.metric} of {self.model}, contributions {done}", {
             "sampled": f"{len(self.tokens)} prompts, {len(self.columns['layer'])} cells",
@@ -220,7 +218,7 @@ class CausalValidation(Result):
         """Two samples of the same model, metric, scopes and sample sizes as one; prompts of the second come after.
 
         Raises:
-            InputError: if the two do not go together.
+            InputError: if the two differ in one of these.
         """
         if not isinstance(other, CausalValidation):
             return NotImplemented
@@ -231,7 +229,7 @@ class CausalValidation(Result):
                 )
         if (self.corrupted is None) != (other.corrupted is None):
             raise InputError(
-                "cannot join: contributions were removed in one, exchanged for a corrupted run's in the other."
+                "cannot join: contributions were removed in one and replaced in the other. Join results of one kind."
             )
         if tuple(self.effects) != tuple(other.effects):
             raise InputError(f"cannot join effects {', '.join(self.effects)} with {', '.join(other.effects)}.")
@@ -240,7 +238,7 @@ class CausalValidation(Result):
     def _prompt_means(
         self, effect: Float[np.ndarray, " cell"], keep: Bool[np.ndarray, " cell"]
     ) -> dict[str, Float[np.ndarray, " prompt"]]:
-        """Mean change, mean |change| and number of the measured cells of each prompt; NaN where it has none."""
+        """Mean change, mean |change| and number of measured cells of each prompt; NaN if it has none."""
         keep = keep & ~np.isnan(effect)
         prompt = self.columns["prompt"][keep].astype(np.int64)
         counts, *sums = (
@@ -262,7 +260,7 @@ class CausalValidation(Result):
 
 
 def _joined(samples: Sequence[CausalValidation]) -> CausalValidation:
-    """Samples one after the other, their prompts numbered anew."""
+    """Samples joined in order, with new prompt numbers."""
 
     def columns(name: str) -> _Columns:
         tables = [getattr(sample, name) for sample in samples]
@@ -295,29 +293,28 @@ def causal_validation(
     plan: SamplePlan | None = None,
     progress: bool = True,
 ) -> CausalValidation:
-    """Correlate maps with what happens when contributions are removed, or exchanged for a corrupted run's.
+    """Correlate maps with the measured effects of removing contributions, or replacing them by a corrupted prompt's.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         prompts: Texts, or token ids [pos], one entry per prompt; lengths may differ.
-        metric: What the edits may change: `ffb.logit(...)`, "kl" (of the last position's distribution against the
-            clean run's), "loss", or any function of logits [batch pos d_vocab]. A list of answers has one entry per prompt.
-        corrupted: Another prompt for each, of equally many tokens, whose run's contributions of the same cells are put in the
-            place of this one's; None removes them.
-        scope: Scopes whose contributions are removed or exchanged; None means all. Maps of all scopes are predictors.
+        metric: `ffb.logit(...)`, "kl" (between the distributions at the last position, without and with the edit), "loss", or any
+            function of logits [batch pos d_vocab]. A list of answers has one entry per prompt.
+        corrupted: A corrupted prompt for each, of equally many tokens, whose contributions replace those of the same cells; None
+            removes contributions.
+        scope: Scopes whose contributions are removed or replaced; None means all. Maps of all scopes are predictors.
         layers: Layers to sample; None means all.
-        edge_knockout: Whether to cut attention edges too.
+        edge_knockout: Whether attention edges are knocked out too.
         plan: Sample sizes and seed.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
 
     Returns:
-        Cells, predictors, effects and correlations. Deterministic for a seed, up to the rounding of
-        batched matrix products.
+        Cells, predictors, effects and correlations. Equal seeds give equal results, up to rounding of batched matrix products.
 
     Raises:
         InputError: for input or options that cannot be used.
         UnsupportedModelError: if a scope's tensor cannot be changed in this model.
-        CompletenessError: if parts do not sum to the model's tensor.
+        CompletenessError: if contributions do not sum to the model's activation.
     """
     plan, known = plan or SamplePlan(), identify(model)
     if isinstance(metric, str) and metric not in BY_NAME:
@@ -354,7 +351,7 @@ def _tokens(
 
 
 class Cell(NamedTuple):
-    """One contribution: which layer, which position receives, which gives."""
+    """A contribution: layer, query, key."""
 
     layer: int
     query: int
@@ -365,7 +362,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sampler:
-    """What is done with every prompt."""
+    """Sampling and measurement of one prompt."""
 
     model: Model
     metric: Metric
@@ -379,12 +376,12 @@ class _Sampler:
     def sample(
         self, number: int, tokens: Int[Tensor, " pos"], corrupted: Int[Tensor, " pos"] | None
     ) -> CausalValidation:
-        """Draw cells of one prompt, predict, edit, measure."""
+        """Sample cells of one prompt, compute predictors, and measure effects."""
         run = Contributions(self.model, tokens, layers=self.layers)
         donor = None if corrupted is None else Contributions(self.model, corrupted, layers=self.layers)
         cells = drawn_cells(self.model, run.shape[1], self.layers, self.metric.at, self.plan, self.generator)
         predicted, edits, places = [], list[Edit](), []
-        for cell in cells:  # layer by layer: only a few layers' vectors are kept at a time
+        for cell in cells:  # layer by layer: only a few layers' vectors are in memory at a time
             predicted.append(_predictions(run, donor, cell))
             places.append(self._add_edits(edits, run, donor, cell))
         read = metric_of(run, self.metric, number)
@@ -411,9 +408,9 @@ class _Sampler:
     def _add_edits(
         self, edits: list[Edit], run: Contributions, donor: Contributions | None, cell: Cell
     ) -> dict[str, int | None]:
-        """Append a cell's edits and give their places by effect, None where there is nothing to do.
+        """Append a cell's edits; returns their indices by effect, None if there is no edit.
 
-        Equal ones run once: `Atb` removes what `Attn` removes where key != query.
+        Equal edits have one forward pass: `Atb` and `Attn` have the same edit for key != query.
         """
         layer, query, key, _ = cell
         first, places = len(edits), dict[str, int | None](dict.fromkeys(self.effects))
@@ -444,15 +441,15 @@ def drawn_cells(
     plan: SamplePlan,
     generator: np.random.Generator,
 ) -> list[Cell]:
-    """The sampled cells of one prompt, layer by layer, without repetition.
+    """Sampled cells of one prompt, layer by layer, without repetition.
 
     Args:
-        model: Says which keys a query sees, and which layer is the last.
-        length: Tokens of the prompt.
-        layers: Which layers.
-        at: The position that the metric reads; None means all of them, and cells are of all rows.
-        plan: How many cells, and how many of them in the row that is read.
-        generator: Decides which.
+        model: The model: its causality and number of layers.
+        length: Number of tokens.
+        layers: Layers.
+        at: Position that the metric reads; None means all, and cells of all rows.
+        plan: Number of cells, and fraction in the row that is read.
+        generator: Random generator.
     """
     causal = model.family.causal
     reads = None if at is None else at % length
@@ -464,7 +461,7 @@ def drawn_cells(
 
     cells = []
     for layer in layers:
-        last = layer == model.n_layers - 1  # after it no position reads another: only the read row has effects
+        last = layer == model.n_layers - 1  # no position after it reads another: only the read row has effects
         if reads is None:
             pairs = drawn(range(length), plan.n_cells)
         elif second is None or last:
@@ -477,10 +474,10 @@ def drawn_cells(
 
 
 def _second_row(length: int, reads: int | None, causal: bool, generator: np.random.Generator) -> int | None:
-    """The row of a prompt that is sampled beside the one that is read; None if no other row reaches the metric.
+    """The second row that is sampled; None if no other row reaches the metric.
 
-    Any other row does in a model that sees both ways, only those before the read one in a causal model: there
-    the rows after it are taken modulo the read position. Where the metric is read at 4, row 5 becomes row 1.
+    In a bidirectional model any other row does. In a causal model only earlier rows do, and a later row is taken modulo the read
+    position: if the metric is read at 4, row 5 becomes row 1.
     """
     row = int(generator.integers(length))
     if row == reads:
@@ -493,7 +490,7 @@ def _second_row(length: int, reads: int | None, causal: bool, generator: np.rand
 
 
 def _predictions(run: Contributions, donor: Contributions | None, cell: Cell) -> dict[str, float]:
-    """What each predictor says of a cell: maps of all scopes by name, attention, attention times value norm; changes of a pair."""
+    """Values of the predictors for a cell: maps of all scopes, attention, attention times value norm; changes for a pair."""
     layer, *at, _ = cell
     part, record = run.decomposition(layer)[0], run.record(layer)
     vectors = {scope: part.parts(scope)[tuple(at)] for scope in part.scopes}

@@ -1,19 +1,18 @@
-"""Feed-forward layers as memories: what turns a neuron on, what it writes, and whether the two agree (Geva et al. 2021).
+"""Neurons of feed-forwards as key-value memories: triggers, promoted tokens, and their agreement (Geva et al. 2021).
 
     from tl_ffblock import memories
 
     triggers = memories.find_triggers(model, sentences, layers=12, k=25)
-    triggers.of("12:305")                                   # the prefixes at which this neuron's coefficient is largest
+    triggers.of("12:305")                                   # top-activating examples: prefixes with the largest coefficients
     values = memories.value_tokens(model, layers=12)        # tokens that its value promotes and demotes
-    memories.agreement(triggers, values)                    # is the token after a trigger the one that is promoted?
-    memories.token_parts(model, sentence, "12:305").parts   # which token turned it on; parts and bias sum to the coefficient
-    memories.carried(ffb.attribute(model, sentence, target), "12:305")  # its signed share of a logit
+    memories.agreement(triggers, values)                    # is the token after a trigger the promoted one?
+    memories.token_parts(model, sentence, "12:305").parts   # by source token; parts and bias sum to the coefficient
+    memories.carried(ffb.attribute(model, sentence, target), "12:305")  # attribution of a logit to the neuron
     memories.remove_tokens(model, triggers)                        # the coefficient without a token of the trigger
     model.run_with_hooks(tokens, fwd_hooks=memories.ablate_neurons(model, "12:305"))
 
-A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its
-coefficient is what its value is multiplied by, `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the
-router's weight.
+A memory is a neuron of a feed-forward: one row of W_out, its value, and one column of W_in (gated: two), its key. Its coefficient
+is its activation, the factor of its value: `g(k x + b)`, gated `g(k x + b) (k' x + b')`; an expert's includes the router's weight.
 """
 
 from tl_ffblock.errors import former_names

@@ -1,4 +1,4 @@
-"""All that is known of one memory, as plain data: what a view, a table or a JSON file takes."""
+"""MemoryCard: triggers, causes and promoted tokens of one neuron as plain data, for views, tables and JSON."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,89 +26,89 @@ from tl_ffblock.signatures import strict
 @strict
 @dataclass(frozen=True, eq=False)
 class CardTrigger(Values):
-    """A trigger with what turned the memory on."""
+    """A trigger, with the part of each token in the coefficient."""
 
     rank: int
     coefficient: float
     sequence: int
     position: int
     tokens: tuple[str, ...]
-    """The whole text."""
+    """Tokens of the whole text."""
     along: tuple[float, ...]
-    """The memory's coefficient at every token of the text."""
+    """The coefficient at every token of the text."""
     parts: tuple[float, ...]
-    """What every token contributes to the coefficient at `position`; with `bias` they sum to it."""
+    """Part of every token in the coefficient at `position`; with `bias` they sum to it."""
     bias: float
 
     @property
     def next_token(self) -> str | None:
-        """What follows the trigger token; None at the text's end."""
+        """Token after the trigger; None at the text's end."""
         return self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else None
 
 
 @strict
 @dataclass(frozen=True, eq=False)
 class CardValue(Values):
-    """What a memory's value says."""
+    """Tokens of a neuron's value vector, by the logit lens."""
 
     reading: Reading
     top: tuple[str, ...]
     bottom: tuple[str, ...]
     probability: float
-    """Of the top token."""
+    """Probability of the top token."""
     agreeing: int | None
-    """Positive triggers that are followed by the top token; None in an encoder, which has read what follows."""
+    """Number of positive triggers followed by the top token; None in an encoder, which also reads later tokens."""
     followed: int | None
-    """Positive triggers that a token follows."""
+    """Number of positive triggers with a next token."""
 
 
 @strict
 @dataclass(frozen=True, eq=False)
 class CardText(Values):
-    """A memory in a text of the reader's own: where it fires, by which tokens, and what it contributes."""
+    """A neuron in your own text: its activations, the tokens that cause them, and its attribution."""
 
     tokens: tuple[str, ...]
     along: tuple[float, ...]
-    """The memory's coefficient at every token."""
+    """The coefficient at every token."""
     parts: tuple[tuple[float, ...], ...]
-    """What every token contributes to the coefficient at every position, [query key]; with `bias` they sum to it."""
+    """Part of every token in the coefficient at every position, [query key]; with `bias` they sum to it."""
     bias: tuple[float, ...]
-    """By position."""
+    """Part of the biases, by position."""
     target: str | None = None
-    """What was attributed, in words."""
+    """Target of the attribution in words."""
     carried: tuple[float, ...] | None = None
-    """What the memory contributes to the target from every position, signed."""
+    """Attribution of the target to the neuron at every position, signed."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class MemoryCard(Result):
-    """One memory of one model over one corpus. A page of maps shows it beside them: `maps.to_html(file, beside=card)`."""
+    """Card of one neuron over one corpus. On a page of maps it is a panel: `maps.to_html(file, beside=card)`."""
 
     memory: str
     model: str
     corpus_texts: int
     positive: tuple[CardTrigger, ...]
-    """The largest coefficients."""
+    """Triggers with the largest coefficients."""
     negative: tuple[CardTrigger, ...]
-    """The most negative ones."""
+    """Triggers with the most negative coefficients."""
     value: CardValue | None
-    """None where the model's vectors cannot be read as tokens."""
+    """None if the model's vectors cannot be read as tokens."""
     text: CardText | None = None
-    """None until a text is given: `on_text`."""
+    """None without a text; see `on_text`."""
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     def on_text(self, model: Any, text: Text, attribution: Attribution | None = None) -> "MemoryCard":
-        """The card with a text of the reader's own.
+        """The card with a text of your own.
 
         Args:
-            model: The card's.
+            model: The card's model.
             text: A text, or a tensor of token ids [pos].
-            attribution: From `ffb.attribute` of the same text, for what the memory contributes to its target.
+            attribution: Result of `ffb.attribute` for the same text, for the neuron's attribution.
 
         Raises:
-            InputError: if the model is not the card's, or the attribution is of another text, or has no such memory.
+            InputError: if the model is not the card's, or the attribution is of another text, or has no such neuron.
             CompletenessError: if parts do not sum to a coefficient.
         """
         known = identify(model)
@@ -116,11 +116,11 @@ class MemoryCard(Result):
         cells = select_memories(known, [self.memory])
         run = open_run(known, text, layers=cells.layers)
         if not run.single:
-            raise InputError("text is several sequences; a card shows one.")
+            raise InputError("text has several sequences: expected one.")
         labels = run.sequences[0].labels
         if attribution is not None and attribution.labels != labels:
             raise InputError(
-                f"the attribution is of {len(attribution.labels)} tokens, the text of {len(labels)} others."
+                f"the attribution is of {len(attribution.labels)} tokens, the text has {len(labels)} others. Expected the same text."
             )
         shares = None if attribution is None else carried(attribution, [self.memory])
         (by_layer,) = run.by_layer(lambda record, _: parts_at(run, record, cells, range(len(labels))))
@@ -136,11 +136,11 @@ class MemoryCard(Result):
         return replace(self, text=shown)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in lists, numbers and strings, for JSON."""
+        """The card as lists, numbers and strings, for JSON."""
         return asdict(self)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per trigger, with the columns of `Triggers.to_dataframe`, those of the largest coefficients first."""
+        """One row per trigger, with the columns of `Triggers.to_dataframe`; the largest coefficients first."""
         triggers = (*self.positive, *self.negative)
         columns = {
             name: [getattr(one, name) for one in triggers] for name in ("rank", "coefficient", "sequence", "position")
@@ -151,7 +151,7 @@ class MemoryCard(Result):
         return named_table([MemoryName.read(self.memory)] * len(triggers), columns)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """Of which memory, its largest coefficients either way, and what it writes."""
+        """Name of the neuron, its largest coefficients of both signs, and the tokens of its value."""
         either = {"positive": self.positive, "negative": self.negative}
         lines: dict[str, object] = {
             name: f"{len(triggers)} triggers, {triggers[0].coefficient:.4g} at {visible(triggers[0].tokens[triggers[0].position])}"
@@ -174,19 +174,19 @@ def memory_card(
     reading: Reading = "final_norm",
     skip_first: int = 0,
 ) -> MemoryCard:
-    """All that is known of a memory: triggers, the part of each of their tokens, the tokens of its value, agreement.
+    """Card of a neuron: triggers, the part of each of their tokens, the tokens of its value, and agreement.
 
     Args:
         model: As in `find_triggers`.
         texts: The corpus.
         memory: A name such as "12:305".
-        k: Triggers of either sign, and tokens on either side of the value.
-        per: Whether a text may give one trigger or several.
-        reading: How the value is read.
-        skip_first: Tokens at the start of every text that are not triggers.
+        k: Number of triggers of either sign, and of tokens at either end of the value.
+        per: Whether a text may have one trigger or several.
+        reading: How the value is read as tokens.
+        skip_first: Number of tokens at the start of every text that are not triggers.
 
     Raises:
-        InputError: for a memory, texts or options that cannot be used.
+        InputError: for a neuron, texts or options that cannot be used.
         CompletenessError: if parts do not sum to a coefficient.
     """
     refuse_one_text(texts)

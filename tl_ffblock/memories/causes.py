@@ -1,9 +1,9 @@
-"""Why a memory fires, and what it does: parts of its coefficient, shares of a target, interventions.
+"""Causes and effects of neurons: parts of coefficients, attributions, and interventions.
 
-Which token turned a memory on: its coefficient is a sum over source tokens and a bias. What memories contribute to a target is
-their part of an attribution. By interventions: what a coefficient becomes when a token of its trigger is removed (Geva et al.
-2021, section 3.3); and what the model's answer becomes when a coefficient is set to zero, to its mean or to another value. Does
-the rank of a trigger say how much the model needs the memory there? `neuron_ablation_effects` measures it.
+A coefficient is a sum over source tokens and a bias. Attribution of a target to neurons is part of `ffb.attribute`. Interventions
+measure the coefficient without a token of its trigger (Geva et al. 2021, section 3.3), and the model's prediction when a
+coefficient is set to zero, to its mean or to another value. `neuron_ablation_effects` measures whether the rank of a trigger
+predicts how much the model needs the neuron there.
 """
 
 from collections import defaultdict
@@ -43,40 +43,39 @@ from tl_ffblock.signatures import spelled_out, strict, whole
 
 Removed: TypeAlias = Literal["first", "last", "random", "each"]
 To: TypeAlias = float | Mapping[MemoryName, float]
-"""The new coefficient: one number for all (0 is zero ablation), or one per memory, as `mean_coefficients` gives them."""
+"""The new coefficient: one number for all (0 is zero ablation), or one per neuron, as from `mean_coefficients`."""
 _AT_ONCE = 16
-"""Shortened prefixes that run together."""
+"""Number of shortened prefixes per batch."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class CoefficientParts(MemoryTable):
-    """Coefficients of memories at one position, by source token.
+    """Coefficients of neurons at one position, by source token.
 
-    Law: `parts.sum(1) + bias + remainder = coefficient`; checked where they are made.
+    `parts.sum(1) + bias + remainder = coefficient`, which is checked.
     """
 
     tokens: tuple[str, ...]
     position: int
     parts: Float[Tensor, "memory key"]
-    """What each source token contributes, signed, in units of the coefficient."""
+    """Part of each source token, signed, in units of the coefficient."""
     bias: Float[Tensor, " memory"]
-    """What no token contributes: biases of the layer, and what the activation gives at zero."""
+    """Part of no token: biases of the layer, and the activation at zero."""
     remainder: Float[Tensor, " memory"]
-    """The effect of edits by the caller's hooks inside the block; else zero."""
+    """Effect of your hooks inside the block; else zero."""
     coefficient: Float[Tensor, " memory"]
-    """The model's own."""
+    """The model's own coefficient."""
     largest: Float[Tensor, " memory"]
-    """The largest `|m_i|` of any memory of the same layer there, by which a coefficient that is all but zero is measured."""
+    """Largest `|m_i|` of any neuron of the layer there; the error of a coefficient near zero is relative to it."""
     rounding: Float[Tensor, " memory"]
-    """How far the activation function's own rounding may put the model's coefficient from an exact one."""
+    """Largest rounding error of the model's coefficient by the activation function."""
 
     @property
     def error(self) -> Float[Tensor, " memory"]:
-        """What the sum misses of the coefficient beyond `rounding`, relative to the largest of it and its terms.
+        """Difference of the sum from the coefficient beyond `rounding`, relative to the largest of the coefficient and its terms.
 
-        Where these are below a thousandth of the layer's largest coefficient they have cancelled, and that thousandth is
-        used instead.
+        If these are below a thousandth of the layer's largest coefficient, that thousandth is used instead.
         """
         terms = torch.cat([self.parts, self.bias[:, None], self.remainder[:, None], self.coefficient[:, None]], dim=1)
         largest = torch.maximum(terms.abs().amax(dim=1), CANCELLED * self.largest)
@@ -87,12 +86,12 @@ class CoefficientParts(MemoryTable):
         """The parts of one memory.
 
         Raises:
-            InputError: if it is not among these.
+            InputError: if it is not in the result.
         """
         return self.parts[self.row_of(memory)]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per memory and source token, and one for the bias (key -1)."""
+        """One row per neuron and source token, and one for the bias (key -1)."""
         values = torch.cat([self.parts, self.bias[:, None]], dim=1)
         rows, places = np.indices(tuple(values.shape)).reshape(2, -1)
         keys, tokens = np.array([*range(len(self.tokens)), -1]), np.array([*self.tokens, "bias"], dtype=object)
@@ -109,21 +108,21 @@ def token_parts(
     query: SupportsIndex = -1,
     **options: Unpack[CallOptions],
 ) -> CoefficientParts:
-    """The part of each source token in memories' coefficients at one position.
+    """Parts of source tokens in neurons' coefficients at one position.
 
     Integrated Gradients through the activation in closed form, as in `contribution_maps` (eq. 12-14 of Kobayashi et al.
-    2024); source tokens are those of the layer's own input.
+    2024). Source tokens are those of the layer's input.
 
     Args:
         model: As in `contribution_maps`.
         input: A text, or token ids [pos].
-        memories: Names such as "12:305", of one layer or several.
-        query: The position, negative from the end.
+        memories: Names of neurons such as "12:305", of one layer or several.
+        query: Position, negative ones from the end.
         **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
             value_bias, rtol, precision.
 
     Raises:
-        InputError: for input, memories or options that cannot be used.
+        InputError: for input, neurons or options that cannot be used.
         CompletenessError: if parts and bias do not sum to a coefficient.
     """
     known = identify(model)
@@ -131,7 +130,7 @@ def token_parts(
     run = open_run(known, input, layers=cells.layers, **options)
     run.settings.refuse_rounding("parts of coefficients")
     if not run.single:
-        raise InputError("input is several sequences; parts of coefficients are of one at a time.")
+        raise InputError("input has several sequences: expected one.")
     (sequence,) = run.sequences
     at = one_position(query, len(sequence.tokens), "query")
     run = replace(run, sequences=(replace(sequence, queries=(at,)),))
@@ -141,13 +140,13 @@ def token_parts(
 
 
 def parts_at(run: Run, record: LayerRecord, cells: Cells, positions: Sequence[int]) -> tuple[CoefficientParts, ...]:
-    """The same at some positions of a run of one sequence, from its record of the layer that the memories are in.
+    """Parts at some positions of one sequence, from the record of the neurons' layer.
 
     Args:
-        run: The run, of all queries.
+        run: The opened input, with all queries.
         record: Its record of that layer.
-        cells: Memories of that layer alone.
-        positions: Where.
+        cells: Neurons of that layer alone.
+        positions: Positions.
 
     Raises:
         CompletenessError: if parts and bias do not sum to a coefficient.
@@ -174,7 +173,7 @@ def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor])
     worst = int(result.error.argmax())
     if not float(result.error[worst]) <= run.settings.rtol:
         raise CompletenessError(
-            f"{run.model.name}, memory {cells.names[worst]}: parts and bias miss its coefficient by "
+            f"{run.model.name}, memory {cells.names[worst]}: parts and bias differ from its coefficient by "
             f"{float(result.error[worst]):.1e} of the largest of them (tolerance {run.settings.rtol:.0e}) at position "
             f"{position}."
         )
@@ -184,23 +183,23 @@ def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor])
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class CarriedShares(MemoryTable):
-    """What memories contribute to a target at every position, signed, in the target's units (logits)."""
+    """Attribution of a target to neurons at every position, signed, in the target's units."""
 
     tokens: tuple[str, ...]
     target: str
-    """What was attributed, in words."""
+    """The target in words."""
     shares: Float[Tensor, "memory pos"]
 
     def of(self, memory: MemoryLike) -> Float[Tensor, " pos"]:
         """The shares of one memory.
 
         Raises:
-            InputError: if it is not among these.
+            InputError: if it is not in the result.
         """
         return self.shares[self.row_of(memory)]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per memory and position."""
+        """One row per neuron and position."""
         rows, at = np.indices(tuple(self.shares.shape)).reshape(2, -1)
         names, tokens = [self.memories[row] for row in rows], np.array(self.tokens, dtype=object)
         return named_table(names, {"position": at, "token": tokens[at], "value": self.shares.double().flatten()})
@@ -208,17 +207,17 @@ class CarriedShares(MemoryTable):
 
 @strict
 def carried(attribution: Attribution, memories: Memories) -> CarriedShares:
-    """What memories contribute to the target of an attribution: `m_i <v_i, df/d(output)>` at each position, with local rules.
+    """Attribution of a target to neurons: `m_i <v_i, df/d(output)>` at each position, by the rules of the attribution.
 
-    Law: over all memories of a layer, with its output bias, they sum to the share of what its feed-forward writes.
+    Over all neurons of a layer, with its output bias, they sum to the attribution to its feed-forward's output.
 
     Args:
-        attribution: From `ffb.attribute`, with "neurons" among its parts, as it has by default.
-        memories: Names such as "12:305", of dense feed-forwards.
+        attribution: Result of `ffb.attribute` with "neurons" in `of`, which is the default.
+        memories: Names of neurons such as "12:305", of dense feed-forwards.
 
     Raises:
-        InputError: for memories that are not named, or that do not exist.
-        ScopeKeyError: if the attribution has no neurons, or those of a layer are experts'.
+        InputError: if no neuron is named, or one does not exist.
+        ScopeKeyError: if the attribution has no neurons, or a layer has experts.
         LayerError: if there is no such layer.
     """
     names = tuple(named_memories(memories))
@@ -237,14 +236,14 @@ def carried(attribution: Attribution, memories: Memories) -> CarriedShares:
 
 @strict
 def largest_carried(attribution: Attribution, *, k: int = 10) -> pd.DataFrame:
-    """The memories that contribute most to a target, of all layers, by the size of their share at one position.
+    """Neurons with the largest attributions of a target, over all layers, by the absolute value at one position.
 
     Args:
         attribution: As in `carried`.
-        k: How many.
+        k: Number of neurons.
 
     Returns:
-        One row per memory and position: memory, layer, neuron, position, token, value.
+        One row per neuron and position: memory, layer, neuron, position, token, value.
 
     Raises:
         InputError: for a `k` below 1.
@@ -271,38 +270,40 @@ def remove_tokens(
     ranks: int | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Remove tokens of triggers and read the coefficient at the last token that is left.
+    """Coefficients at the last token of triggers from which one token is removed.
 
-    Marks such as <bos> are not removed. A trigger of one token has no row.
+    Special tokens such as <bos> are not removed. A trigger of one token has no row.
 
     Args:
-        model: The model that the triggers are of.
-        triggers: From `find_triggers`, of a causal model.
-        where: The first token, the last (the trigger token itself), a random one, or each in its turn.
-        ranks: Triggers of each memory, best first; None means all.
-        seed: Of the random tokens.
+        model: The triggers' model.
+        triggers: Result of `find_triggers`, for a causal model.
+        where: "first" token, "last" (the trigger token), "random", or "each" in turn.
+        ranks: Number of triggers per neuron, best first; None means all.
+        seed: Seed of random tokens.
 
     Returns:
         One row per trigger and removal: memory, layer, neuron, rank, where, removed (position), tokens (of the prefix),
         coefficient, without (the coefficient after it), change (`without / coefficient - 1`).
 
     Raises:
-        InputError: for triggers of another model or of an encoder, which has read more than the prefix, or another kind of removal.
+        InputError: for triggers of another model or of an encoder, which also reads the text after them, or another `where`.
     """
     known = identify(model)
     refuse_other_model("triggers", triggers.fingerprint, known)
     if not triggers.causal:
-        raise InputError("an encoder has read the text after a trigger, too: its prefix alone is another text.")
+        raise InputError(
+            "the triggers are of an encoder, which also reads the text after them: expected a causal model."
+        )
     random = np.random.default_rng(whole_number(seed, "seed", at_least=0))
     if isinstance(where, str) or not several(where) or not set(several(where)) <= set(get_args(Removed)):
-        alone = f" One is given as a list, [{where!r}]." if isinstance(where, str) else ""
+        alone = f" Pass one as a list, [{where!r}]." if isinstance(where, str) else ""
         raise InputError(f"where={brief(where)}: expected some of {', '.join(get_args(Removed))}.{alone}")
     shortened: list[tuple[int, Int[np.ndarray, " pos"]]] = []
     columns: dict[str, list[Any]] = {name: [] for name in ("rank", "where", "removed", "tokens", "coefficient")}
     for row, rank in triggers.cells(ranks):
         prefix, before = triggers.prefix(row, rank), float(triggers.coefficient[row, rank])
         removable = np.flatnonzero(can_be_triggers(known, prefix, 0)).tolist()
-        drawn = int(random.choice(removable))  # whatever is asked for, so that the same seed draws the same tokens
+        drawn = int(random.choice(removable))  # always drawn, so that the same seed gives the same tokens
         places = {"first": removable[:1], "last": [len(prefix) - 1], "random": [drawn], "each": removable}
         for kind, place in ((cut, at) for cut in where for at in places[cut] if len(removable) > 1):
             shortened.append((row, np.delete(prefix, place)))
@@ -318,7 +319,7 @@ def remove_tokens(
 def _coefficients_of(
     model: Model, triggers: Triggers, shortened: Sequence[tuple[int, Int[np.ndarray, " pos"]]]
 ) -> list[float]:
-    """The coefficient of each one's memory, by its row, at the last token of a prefix; equally long ones run together."""
+    """Coefficient of each prefix's neuron at its last token; equally long prefixes run together."""
     cells = select_memories(model, triggers.memories)
     values = [float("nan")] * len(shortened)
     by_length: dict[int, list[int]] = defaultdict(list)
@@ -340,26 +341,26 @@ def _coefficients_of(
 def ablate_neurons(
     model: Any, memories: Memories, *, to: To = 0.0, positions: Sequence[SupportsIndex] | SupportsIndex | None = None
 ) -> list[RunHook]:
-    """Hooks that set memories' coefficients, for `run_with_hooks` and for every `fwd_hooks` of this package.
+    """Hooks that set neurons' coefficients, for `run_with_hooks` and for every `fwd_hooks` of this package.
 
-    Law: the feed-forward's output changes by `(to - m_i) v_i` and nothing else of the layer does.
+    The feed-forward's output changes by `(to - m_i) v_i`, and nothing else in the layer changes.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder.
-        memories: Names such as "12:305".
-        to: The new coefficient, of all or by memory.
-        positions: Where; negative ones count from the end. None means everywhere.
+        memories: Names of neurons such as "12:305".
+        to: The new coefficient, for all or by neuron.
+        positions: Positions, negative ones from the end; None means all.
 
     Raises:
-        InputError: for memories that do not exist, or that `to` does not have.
-        UnsupportedModelError: for memories of experts.
+        InputError: for neurons that do not exist, or that `to` does not have.
+        UnsupportedModelError: for neurons of experts.
     """
     known = identify(model)
     cells = select_memories(known, named_memories(memories))
     given = to if isinstance(to, Mapping) else dict.fromkeys(cells.names, to)
     missing = [str(name) for name in cells.names if name not in given]
     if missing:
-        raise InputError(f"to has no value for memory {', '.join(missing)}; give one for each, by its MemoryName.")
+        raise InputError(f"to has no value for memory {', '.join(missing)}: expected one for each, by its MemoryName.")
     where = None if positions is None else tuple(whole(position) for position in several(positions))
     if where is not None and (not where or None in where):
         raise InputError(
@@ -375,16 +376,16 @@ def ablate_neurons(
 def mean_coefficients(
     model: Any, texts: Iterable[Text], memories: Memories, *, skip_first: int = 0
 ) -> dict[MemoryName, float]:
-    """Mean coefficient of memories over the tokens of a corpus that stand for text, for mean ablation.
+    """Mean coefficients of neurons over the tokens of a corpus that are not special, for mean ablation.
 
     Args:
         model: As in `find_triggers`.
         texts: Texts, or tensors of token ids [pos].
-        memories: Names such as "12:305".
-        skip_first: Tokens at the start of every text that do not count.
+        memories: Names of neurons such as "12:305".
+        skip_first: Number of tokens at the start of every text that do not count.
 
     Raises:
-        InputError: for memories, texts or a number of tokens that cannot be used.
+        InputError: for neurons, texts or a number of tokens that cannot be used.
     """
     known = identify(model)
     cells = select_memories(known, memories)
@@ -396,7 +397,7 @@ def mean_coefficients(
 
     read_corpus(known, texts, cells, skip_first, add)
     if not counted.all():
-        raise InputError("texts has no token of text; give some.")
+        raise InputError("texts has no token that is not special: expected at least one.")
     return dict(zip(cells.names, (sums / counted).tolist(), strict=True))
 
 
@@ -405,23 +406,23 @@ def mean_coefficients(
 def neuron_ablation_effects(
     model: Any, triggers: Triggers, values: ValueTokens, *, to: To = 0.0, ranks: int | None = None
 ) -> pd.DataFrame:
-    """What the model's next token becomes when a memory is ablated at the last token of its triggers.
+    """Change of the model's next-token prediction when a neuron is ablated at the last token of its triggers.
 
     Args:
         model: A causal language model with dense feed-forwards.
-        triggers: From `find_triggers`.
-        values: Of the same memories and sign, from `value_tokens`; their top tokens are watched.
+        triggers: Result of `find_triggers`.
+        values: Result of `value_tokens` for the same neurons and sign; its top tokens are measured.
         to: The new coefficient.
-        ranks: Triggers of each memory, best first; None means all.
+        ranks: Number of triggers per neuron, best first; None means all.
 
     Returns:
         One row per trigger: memory, layer, neuron, rank, coefficient, top_logit (change of the logit of the value's top token,
-        from the mean of all logits), next_log_probability (change at the token that follows; NaN where none does), kl
-        (divergence of the prediction from the clean one, nats). Changes are clean minus ablated: what the memory gives.
+        minus the mean of all logits), next_log_probability (change for the next token; NaN without one), kl (divergence from the
+        clean prediction, nats). Changes are clean minus ablated.
 
     Raises:
-        InputError: if triggers and values are of other memories, another model or sign, or of an encoder.
-        UnsupportedModelError: for memories of experts.
+        InputError: if triggers and values differ in neurons, model or sign, or are of an encoder.
+        UnsupportedModelError: for neurons of experts.
     """
     values, known = of_same_memories(triggers, values), identify(model)
     refuse_other_model("triggers", triggers.fingerprint, known)

@@ -1,4 +1,4 @@
-"""Memories by name, those that a call looks at, and tables with a row per memory."""
+"""Names of neurons ("12:305"), the neurons of a call, and tables with one row per neuron."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tl_ffblock.results.tokens import visible
 from tl_ffblock.signatures import strict, whole
 
 SHOWN = 3
-"""Memories that the short form of a result names."""
+"""Number of neurons in the printed summary."""
 
 
 @strict
@@ -31,7 +31,7 @@ class MemoryName(Values):
 
     layer: int
     neuron: int
-    """Its number in the feed-forward, or in its expert."""
+    """Number of the neuron in the feed-forward, or in its expert."""
     expert: int | None = None
 
     @classmethod
@@ -64,11 +64,11 @@ Memories: TypeAlias = str | MemoryName | Iterable[MemoryLike] | None
 
 
 def named_table(names: Sequence[MemoryName], columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
-    """A table whose rows are of memories: memory, layer and neuron as the first columns.
+    """A table with one neuron per row: memory, layer and neuron are the first columns.
 
     Args:
-        names: The memory of each row.
-        columns: The others.
+        names: Neuron of each row.
+        columns: Further columns.
     """
     first = {
         "memory": map(str, names),
@@ -81,7 +81,7 @@ def named_table(names: Sequence[MemoryName], columns: Mapping[str, Iterable[Any]
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class MemoryTable(Result):
-    """A result with a row per memory."""
+    """A result with one row per neuron."""
 
     memories: tuple[MemoryName, ...]
 
@@ -89,7 +89,7 @@ class MemoryTable(Result):
         """The row of a memory.
 
         Raises:
-            InputError: if it is not among these.
+            InputError: if it is not in the result.
         """
         name = MemoryName.read(memory)
         if name not in self.memories:
@@ -97,7 +97,7 @@ class MemoryTable(Result):
         return self.memories.index(name)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        """How many memories, and of the first of them the row with the largest number."""
+        """Number of neurons, and for the first ones the row with the largest number."""
         frame = self.to_dataframe()
         if "value" in frame:
             frame = frame.sort_values("value", key=abs, ascending=False, kind="stable")
@@ -119,32 +119,32 @@ def _shortly(value: object) -> str:
 
 @dataclass(frozen=True)
 class Cells:
-    """The memories of a call in the order given: a row each in every table."""
+    """The neurons of a call in the given order: one row each in every table."""
 
     names: tuple[MemoryName, ...]
     numbers: Int[np.ndarray, " memory"]
-    """Of each among all neurons of its layer, experts one after the other."""
+    """Number of each among all neurons of its layer; experts are concatenated."""
 
     @property
     def layers(self) -> tuple[int, ...]:
-        """The layers that have some, ascending."""
+        """Layers of these neurons, ascending."""
         return tuple(sorted({name.layer for name in self.names}))
 
     def rows(self, layer: int) -> Int[np.ndarray, " row"]:
-        """The rows of one layer's memories."""
+        """Rows of one layer's neurons."""
         return np.array([row for row, name in enumerate(self.names) if name.layer == layer], dtype=np.int64)
 
     def in_order(self, by_layer: Shaped[Tensor, "memory ..."]) -> Shaped[Tensor, "memory ..."]:
-        """What was made layer by layer, `rows` of each, in the order of the names."""
+        """Values by layer, `rows` of each, in the order of the names."""
         rows = np.concatenate([self.rows(layer) for layer in self.layers])
         return by_layer[torch.from_numpy(np.argsort(rows)).to(by_layer.device)]
 
 
 def named_memories(memories: Memories) -> list[MemoryName]:
-    """Memories as callers name them, one or several, in the order given.
+    """Names of one or several neurons, in the given order.
 
     Raises:
-        InputError: if none is named, or a name is not one.
+        InputError: if there is no name, or one is not valid.
     """
     if memories is None or (not isinstance(memories, str | MemoryName) and not isinstance(memories, Iterable)):
         raise InputError(f"memories={brief(memories)}: name the memories, such as '12:305', one or a list.")
@@ -155,25 +155,27 @@ def named_memories(memories: Memories) -> list[MemoryName]:
 
 
 def refuse_twice(names: Sequence[MemoryName]) -> None:
-    """Refuse a memory that is named twice: a table has one row per memory.
+    """Refuse a neuron that is named twice: a table has one row per neuron.
 
     Raises:
-        InputError: naming it.
+        InputError: with its name.
     """
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
-        raise InputError(f"memory {twice[0]} is named twice; name each once.")
+        raise InputError(f"memory {twice[0]} is named twice: expected each once.")
 
 
 def select_memories(model: Model, memories: Memories = None, layers: Sequence[int] | int | None = None) -> Cells:
-    """Memories by name in the order given, or all of some layers; of neither, all.
+    """Neurons by name in the given order, or all of some layers; without both, all.
 
     Raises:
-        InputError: if there is no such memory, none is asked for, one is named twice, or both names and layers are given.
+        InputError: if there is no such neuron, none is chosen, one is named twice, or both names and layers are given.
         LayerError: if there is no such layer.
     """
     if memories is not None and layers is not None:
-        raise InputError("memories and layers were given: name memories, or layers whose memories are all meant.")
+        raise InputError(
+            "memories and layers were given: expected names of memories, or layers with all their memories."
+        )
     names = [] if memories is None else named_memories(memories)
     asked = [layer_number(name.layer, model.n_layers, f"in {model.name}") for name in names]
     wanted = select_layers(model, layers) if memories is None else dict.fromkeys(asked)
@@ -188,12 +190,12 @@ def select_memories(model: Model, memories: Memories = None, layers: Sequence[in
 
 
 def n_neurons(block: Block) -> int:
-    """Neurons of a layer, all experts' together."""
+    """Number of neurons of a layer, over all experts."""
     return sum(len(ff.w_out) for ff in feed_forwards(block))
 
 
 def cells_of(chosen: Iterable[tuple[Block, Iterable[int]]]) -> Cells:
-    """Cells of blocks and the numbers of their neurons.
+    """Cells of blocks and their neuron numbers.
 
     Raises:
         InputError: for a block without a feed-forward.

@@ -1,8 +1,8 @@
-"""Trigger examples: the prefixes of a corpus at which a memory's coefficient is largest (Geva et al. 2021, section 3).
+"""Triggers: top-activating examples of neurons in a corpus (Geva et al. 2021, section 3).
 
-What is kept of a stream does not grow with the corpus: of each memory the best positions, coefficients of one sign as
-magnitudes; a row is filled up with zeros at sequence -1, which are not triggers. Of equal magnitudes the earlier sequence comes
-first, then the earlier position, so that the order in which a corpus is read, cut or merged changes nothing.
+The memory of a search does not grow with the corpus. For each neuron the best positions are kept, with coefficients of one sign as
+magnitudes; unused ranks have magnitude zero and sequence -1. For equal magnitudes the earlier sequence comes first, then the
+earlier position, so that the order in which parts of a corpus are read or merged does not change the result.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ Per: TypeAlias = Literal["sentence", "token"]
 Sign: TypeAlias = Literal["positive", "negative"]
 Text: TypeAlias = str | Int[Tensor, " pos"]
 _AT_ONCE = 32
-"""Texts given to the model together."""
+"""Number of texts per batch."""
 
 
 @dataclass(frozen=True)
 class BestPositions:
-    """The largest magnitudes of each memory, largest first, and where they were."""
+    """Largest magnitudes of each neuron, largest first, with their positions."""
 
     magnitude: Float[np.ndarray, "memory rank"]
     sequence: Int[np.ndarray, "memory rank"]
@@ -43,7 +43,7 @@ class BestPositions:
 
     @classmethod
     def none(cls, n_memories: int, size: int) -> "BestPositions":
-        """Before anything was read."""
+        """Start value: no positions."""
         nowhere = np.full((n_memories, size), -1, dtype=np.int32)
         return cls(np.zeros((n_memories, size), dtype=np.float32), nowhere, nowhere.copy())
 
@@ -56,14 +56,14 @@ class BestPositions:
         size: int,
         per: Per,
     ) -> "BestPositions":
-        """Of one sequence: its best position, or its `size` best ones.
+        """Best position of one sequence, or its `size` best ones.
 
         Args:
-            magnitudes: Of the tokens that may be triggers; not positive where a memory did not fire.
-            positions: Of these tokens in the sequence, ascending.
+            magnitudes: Magnitudes at the tokens that may be triggers; not positive if a neuron has no activation of the sign.
+            positions: Positions of these tokens, ascending.
             sequence: Number of the sequence.
-            size: Ranks to keep.
-            per: Whether a sequence may give one trigger or several.
+            size: Number of ranks.
+            per: Whether a sequence may have one trigger or several.
         """
         if not len(positions):
             return cls.none(magnitudes.shape[1], size)
@@ -80,14 +80,14 @@ class BestPositions:
         )
 
     def take(self, more: "BestPositions", rows: Int[np.ndarray, " row"] | None = None) -> None:
-        """Keep the best of both, in place.
+        """Merge another object into this one, in place.
 
         Args:
-            more: Of the same memories, or of those in `rows`.
-            rows: This one's memories that `more` is about.
+            more: Best positions of the same neurons, or of those in `rows`.
+            rows: Rows of this object that `more` has.
         """
         rows = np.arange(len(self.magnitude)) if rows is None else rows
-        # Of equal magnitudes the smaller sequence number wins, which may be that of `more`.
+        # For equal magnitudes the smaller sequence number comes first, which may be that of `more`.
         better = (more.magnitude[:, 0] > 0) & (more.magnitude[:, 0] >= self.magnitude[rows, -1])
         changed = rows[better]
         joined = {
@@ -103,7 +103,7 @@ class BestPositions:
 @strict
 @dataclass(frozen=True, eq=False)
 class Trigger(Values):
-    """A prefix at whose last token a memory's coefficient is large."""
+    """A prefix at whose last token a neuron's coefficient is large."""
 
     memory: MemoryName
     rank: int
@@ -112,36 +112,36 @@ class Trigger(Values):
     sequence: int
     """Number of the text in the corpus."""
     position: int
-    """Of the prefix's last token."""
+    """Position of the prefix's last token."""
     prefix: tuple[str, ...]
     next_token: str | None
-    """What follows the prefix in the text; None at its end."""
+    """Token after the prefix in the text; None at its end."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Triggers(MemoryTable):
-    """The triggers of some memories over a corpus, best first."""
+    """Triggers of some neurons in a corpus, best first."""
 
     sign: Sign
-    """Whether these are the largest coefficients, or the most negative ones."""
+    """Whether these are the largest or the most negative coefficients."""
     coefficient: Float[np.ndarray, "memory rank"]
-    """0 where a memory fired less often than there are ranks."""
+    """0 for ranks without a trigger."""
     sequence: Int[np.ndarray, "memory rank"]
-    """-1 where there is none."""
+    """-1 for ranks without a trigger."""
     position: Int[np.ndarray, "memory rank"]
     tokens: Mapping[int, Int[np.ndarray, " pos"]]
-    """Token ids of every text that is named, by its number."""
+    """Token ids of every text with a trigger, by its number."""
     labels: Mapping[int, tuple[str, ...]]
-    """The same as text."""
+    """The same tokens as text."""
     causal: bool
-    """Whether the memory had read the prefix alone, and not the whole text."""
+    """Whether the model is causal, so that a coefficient depends only on the prefix."""
     fingerprint: str = ""
-    """Of the weights of the model that they are of; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     @property
     def next_ids(self) -> Int[np.ndarray, "memory rank"]:
-        """The token that follows each trigger; -1 where there is none."""
+        """Token after each trigger; -1 if there is none."""
         following = np.full_like(self.sequence, -1)
         for cell in self.cells():
             ids, after = self.tokens[int(self.sequence[cell])], int(self.position[cell]) + 1
@@ -152,10 +152,10 @@ class Triggers(MemoryTable):
         """Row and rank, from 0, of every trigger.
 
         Args:
-            ranks: Triggers of each memory, best first; None means all.
+            ranks: Number of triggers per neuron, best first; None means all.
 
         Raises:
-            InputError: for a number of ranks below 1.
+            InputError: for a number below 1.
         """
         most = None if ranks is None else whole_number(ranks, "ranks", at_least=1)
         return [(int(row), int(rank)) for row, rank in zip(*np.nonzero(self.sequence[:, :most] >= 0), strict=True)]
@@ -164,13 +164,13 @@ class Triggers(MemoryTable):
         """The triggers of one memory, fewer than ranks where it fired less often.
 
         Raises:
-            InputError: if it is not among these.
+            InputError: if it is not in the result.
         """
         row = self.row_of(memory)
         return tuple(self._trigger(row, int(rank)) for rank in np.flatnonzero(self.sequence[row] >= 0))
 
     def prefix(self, row: int, rank: int) -> Int[np.ndarray, " pos"]:
-        """Token ids of a trigger, the trigger token last.
+        """Token ids of a trigger's prefix, the trigger token last.
 
         Raises:
             InputError: if there is no such trigger.
@@ -178,7 +178,7 @@ class Triggers(MemoryTable):
         n_rows, n_ranks = self.sequence.shape
         if not (0 <= row < n_rows and 0 <= rank < n_ranks and self.sequence[row, rank] >= 0):
             raise InputError(
-                f"row={row}, rank={rank}: no such trigger; there are rows 0 to {n_rows - 1}, ranks 0 to {n_ranks - 1}."
+                f"row={row}, rank={rank}: expected rows 0 to {n_rows - 1} and ranks 0 to {n_ranks - 1} that have a trigger."
             )
         return self.tokens[int(self.sequence[row, rank])][: int(self.position[row, rank]) + 1]
 
@@ -213,25 +213,24 @@ def find_triggers(
     sign: Sign = "positive",
     skip_first: int = 0,
 ) -> Triggers:
-    """The prefixes of a corpus at which memories have their largest coefficients.
+    """Top-activating examples: the prefixes of a corpus with the largest coefficients of each neuron.
 
-    The corpus is streamed: what is kept are `k` positions per memory and the tokens of the texts. Where a memory never had a
-    coefficient of this sign it has no triggers. In an encoder a "prefix" is what is before a position; the memory has
-    seen the whole text.
+    The corpus is streamed: only `k` positions per neuron and the tokens of their texts are kept. A neuron without a coefficient of
+    this sign has no triggers. In an encoder, a "prefix" is the text up to a position, but the coefficient depends on the whole text.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         texts: Sentences, as texts or tensors of token ids [pos].
-        memories: Names such as "12:305".
-        layers: Layers whose memories are all meant; without names and layers, all layers.
-        k: Triggers per memory.
-        per: "sentence": a text gives a memory one trigger at most, its largest (as in the paper); "token": several.
-        sign: "negative" for the most negative coefficients of activations that have some.
-        skip_first: Tokens at the start of every text that are not triggers: many models park huge activations there.
+        memories: Names of neurons such as "12:305".
+        layers: Layers with all their neurons; without names and layers, all layers.
+        k: Number of triggers per neuron.
+        per: "sentence": at most one trigger per text, the largest (as in the paper); "token": several.
+        sign: "negative" for the most negative coefficients, for activations that have some.
+        skip_first: Number of tokens at the start of every text that are not triggers: many models have huge activations there.
 
     Raises:
-        InputError: for memories, texts or options that cannot be used.
-        UnsupportedModelError: for models that are not decomposed.
+        InputError: for neurons, texts or options that cannot be used.
+        UnsupportedModelError: for models that cannot be decomposed.
     """
     known = identify(model)
     cells = select_memories(known, memories, layers)
@@ -241,15 +240,15 @@ def find_triggers(
 def search(
     model: Model, texts: Iterable[Text], cells: Cells, *, k: int, per: Per, signs: Sequence[Sign], skip_first: int
 ) -> dict[Sign, Triggers]:
-    """The triggers of either sign, the corpus read once.
+    """Triggers of one or both signs, with one pass over the corpus.
 
     Args:
         model: The model.
         texts: As in `find_triggers`.
-        cells: Whose triggers.
-        k: Triggers per memory.
+        cells: The neurons.
+        k: Number of triggers per neuron.
         per: As in `find_triggers`.
-        signs: The signs asked for.
+        signs: The signs.
         skip_first: As in `find_triggers`.
 
     Raises:
@@ -284,20 +283,20 @@ def search(
 Receive: TypeAlias = Callable[
     [int, Int[np.ndarray, " row"], Int[np.ndarray, " token"], Float[np.ndarray, "token row"]], None
 ]
-"""Takes the number of a text, rows of memories, positions, and the coefficients there."""
+"""Callback with the number of a text, rows of neurons, positions, and the coefficients there."""
 
 
 def read_corpus(
     model: Model, texts: Iterable[Text], cells: Cells, skip_first: int, receive: Receive
 ) -> dict[int, Int[np.ndarray, " pos"]]:
-    """Run a corpus, some texts at a time, and give the coefficients of every layer's memories at tokens that stand for text.
+    """Run a corpus in batches, and pass the coefficients of every layer's neurons at tokens that are not special to a callback.
 
     Args:
         model: The model.
         texts: As in `find_triggers`.
-        cells: The memories.
+        cells: The neurons.
         skip_first: As in `find_triggers`.
-        receive: Called for every text and layer.
+        receive: Callback for every text and layer.
 
     Returns:
         Token ids by the number of the text.
@@ -321,26 +320,26 @@ def read_corpus(
             tokens[number] = sequence.tokens.numpy().astype(np.int32)
         run.by_layer(measure)
     if not tokens:
-        raise InputError("texts is empty; give at least one text.")
+        raise InputError("texts is empty: expected at least one text.")
     return tokens
 
 
 def can_be_triggers(model: Model, ids: Int[np.ndarray, " pos"], skip_first: int) -> Bool[np.ndarray, " pos"]:
-    """The tokens of a sequence that stand for text, from `skip_first` on."""
+    """Mask of a sequence's tokens that are not special, from `skip_first` on."""
     allowed = ~np.isin(ids, special_ids(model))
     allowed[:skip_first] = False
     return allowed
 
 
 def refuse_one_text(texts: object) -> None:
-    """Refuse what is not a list of texts.
+    """Refuse input that is not a list of texts.
 
     Raises:
-        InputError: for one text, and for anything else that has no members.
+        InputError: for a single text, and for anything else that is not iterable.
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         one = "one text" if isinstance(texts, str) else "not a list"
-        raise InputError(f"texts={brief(texts)} is {one}; give a list of texts.")
+        raise InputError(f"texts={brief(texts)} is {one}: expected a list of texts.")
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[str] | Int[Tensor, " pos"]]:

@@ -1,11 +1,11 @@
-"""What a memory writes, read as tokens, and how memories make up a layer's output (Geva et al. 2021, sections 4 and 5).
+"""Values of neurons as tokens, and the composition of a layer's output from neurons (Geva et al. 2021, sections 4 and 5).
 
-A memory's value is a direction of the residual stream, the same whatever the input. Before a norm inside the branch
+A neuron's value is a direction of the residual stream that does not depend on the input. With a norm inside the branch
 (sandwich, norm_after) it is the direction before that norm.
 
-Agreement: is the token after a memory's triggers the one that its value promotes?
-Composition: a layer's output is a sum over memories; does the token that it promotes most belong to one of them?
-Refinement: the residual has a top token already; what does the feed-forward's output make of it?
+Agreement: is the token after a neuron's triggers the one that its value promotes?
+Composition: a layer's output is a sum over neurons. Is its top token that of one of them?
+Refinement: how does the feed-forward's output change the top token of the residual stream?
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,36 +30,36 @@ from tl_ffblock.memories.triggers import Sign, Triggers
 from tl_ffblock.signatures import strict
 
 ActiveRule: TypeAlias = Literal["positive", "mass"]
-"""Which memories count as active: "positive" those with `m_i > 0`, the paper's rule, in which ReLU's zeros are silent;
-"mass" the smallest set with 90 % of `sum_i |m_i| ||v_i||`, for activations that are never silent (GELU, gated)."""
+"""Which neurons count as active: "positive" those with `m_i > 0`, the paper's rule, for ReLU; "mass" the smallest set with 90 % of
+`sum_i |m_i| ||v_i||`, for activations that are never exactly zero (GELU, gated)."""
 MASS = 0.9
 OUTCOMES = ("residual", "feed-forward", "agreement", "composition")
-"""Whose top token the sum's is: the residual's alone, the feed-forward's alone, of both, or of neither (a compromise)."""
+"""Whose top token that of the sum is: the residual's, the feed-forward's, both, or neither (a compromise)."""
 _CHUNK = 256
-"""Values read at a time."""
+"""Number of values per product with the unembedding."""
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class ValueTokens(MemoryTable):
-    """The tokens that memories promote and demote."""
+    """Tokens that neurons promote and demote."""
 
     reading: Reading
     sign: Sign
-    """"negative" reads `-v`, what a memory writes where its coefficient is negative."""
+    """"negative" reads `-v`, the direction of a negative coefficient."""
     top_ids: Int[np.ndarray, "memory rank"]
     """Largest logit first."""
     bottom_ids: Int[np.ndarray, "memory rank"]
     """Smallest logit first."""
     probability: Float[np.ndarray, " memory"]
-    """Of the top token: the maximum of the softmax of the read-out."""
+    """Probability of the top token in the softmax of the read-out."""
     labels: dict[int, str]
-    """The ids above as text."""
+    """Text of these ids."""
     target_ranks: Int[np.ndarray, "memory target"]
-    """1 for the top token; no column where no targets were given."""
+    """1 for the top token; no column without targets."""
     targets: tuple[str, ...] = ()
     fingerprint: str = ""
-    """Of the weights of the model that they are of; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
 
     def top(self, memory: MemoryLike) -> tuple[str, ...]:
         """The tokens that a memory promotes most."""
@@ -70,7 +70,7 @@ class ValueTokens(MemoryTable):
         return self._labelled(self.bottom_ids[self.row_of(memory)])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per memory."""
+        """One row per neuron."""
         sides = {"top": self.top_ids, "bottom": self.bottom_ids}
         columns = {name: [" ".join(map(repr, self._labelled(row))) for row in ids] for name, ids in sides.items()}
         ranks = {f"rank of {target!r}": self.target_ranks[:, n] for n, target in enumerate(self.targets)}
@@ -91,17 +91,17 @@ def value_tokens(
     k: int = 10,
     targets: Sequence[str | int] = (),
 ) -> ValueTokens:
-    """The tokens that memories promote and demote, by the model's own read-out or by the unembedding alone.
+    """Tokens that neurons promote and demote, by the model's final norm and unembedding or by the unembedding alone.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        memories: Names such as "12:305".
-        layers: Layers whose memories are all meant; without names and layers, all layers.
-        reading: "final_norm": as the model reads its last layer's output (an encoder through its head for masked words);
+        memories: Names of neurons such as "12:305".
+        layers: Layers with all their neurons; without names and layers, all layers.
+        reading: "final_norm": as the model reads its last layer's output (an encoder by its masked-language-model head);
             "direction": `v W_U` alone, as in the paper.
         sign: "negative" reads `-v`.
-        k: Tokens on either side.
-        targets: Tokens whose ranks are wanted, as single-token texts or ids.
+        k: Number of tokens at either end.
+        targets: Tokens whose ranks are computed, as single-token texts or ids.
 
     Raises:
         InputError: for memories, tokens or options that cannot be used.

@@ -1,7 +1,7 @@
-"""Maps of many prompts as one: the mean of every cell with its 95 % interval, and each prompt's own.
+"""Mean maps over prompts, with the 95 % interval of every cell and each prompt's values.
 
-Prompts of equally many tokens are averaged position by position. Others are aligned by name: with
-`positions={"IO": [4, 2], "END": -1}` a cell is (query "END", key "IO"), wherever these stand in a prompt.
+Prompts of equally many tokens are averaged by position. Others are aligned by name: with `positions={"IO": [4, 2], "END": -1}` a
+cell is (query "END", key "IO"), at the position that the name has in each prompt.
 """
 
 import os
@@ -38,48 +38,48 @@ _DIFFERENCE = Arithmetic(
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AverageMaps(Result):
-    """The mean of several prompts' maps, cell by cell: `mean`, `low`, `high`, `counts` are [layer channel query key].
+    """Mean maps over prompts, cell by cell: `mean`, `low`, `high`, `counts` are [layer channel query key].
 
-    `average["Atb"]` is the mean [layer query key], `average["Atb", 3]` that of one layer. `a - b` of the same prompts is
-    the mean of the prompts' own differences, with its paired interval; of prompts that are pairs, `a.paired_difference(b)`.
+    `average["Atb"]` is the mean [layer query key], `average["Atb", 3]` that of one layer. `a - b` for the same prompts is the mean
+    of the prompts' differences, with its paired interval. For pairs of prompts use `a.paired_difference(b)`.
     """
 
     values: Float[Tensor, "prompt layer channel query key"]
-    """Each prompt's own; NaN where a causal model has no such cell in it."""
+    """Values of each prompt; NaN if a causal model has no such cell in it."""
     layers: tuple[int, ...]
     channels: tuple[str, ...]
     """Scopes, or attention heads."""
     queries: tuple[str, ...]
-    """Names of the rows: as they were given, else position numbers; the one row of shares by position is "written at"."""
+    """Names of the rows, or position numbers; the single row of numbers by position is "written at"."""
     keys: tuple[str, ...]
-    """Names of the columns, likewise."""
+    """Names of the columns, or position numbers."""
     labels: tuple[str, ...]
-    """Which tokens stand there: by column, different ones of the prompts joined."""
+    """By column: its tokens, joined where prompts differ."""
     model: str
     kind: str
-    """What the values are, in a reader's words."""
+    """Kind of the values."""
     signed: bool
-    """True where values can be negative, as in a difference."""
+    """True if values can be negative, as in a difference."""
     causal: bool = False
-    """Whether keys after a query exist in no prompt; by name that is not a law of the columns' order, so False."""
+    """Whether no prompt has keys after a query; False for named positions, whose order may vary."""
     n_draws: int = N_DRAWS
-    """Draws of the bootstrap over prompts."""
+    """Number of bootstrap samples over prompts."""
     seed: int = 0
     layered: bool = True
-    """False where the one layer stands for the whole model, as of a logit's shares."""
+    """False if the single layer stands for the whole model, as for attributions of a logit."""
     prompts: tuple[tuple[str, ...], ...] = ()
-    """Each prompt's tokens, which say whether two averages are of the same ones."""
+    """Tokens of each prompt, which show whether two averages have the same prompts."""
     column: str = BETWEEN_TOKENS
-    """What a column is, as of the maps: "key", or of shares by position "written at", "flowing at"."""
+    """Kind of the columns, as in the maps: "key", or for numbers by position "written at", "flowing at"."""
     provenance: Mapping[str, str] = field(default_factory=dict)
-    """How the maps were made, the fingerprint of the model's weights among it."""
+    """Settings of the computation, including the fingerprint of the model's weights."""
     shares: Float[Tensor, "prompt layer channel query key"] | None = None
-    """Each prompt's cells as shares of what its row takes from all other tokens, those that have no name included; NaN at a
-    row's own cell. Of a difference they differ in points. None of signed maps, attention and shares by position."""
+    """Cells of each prompt as shares of their row without its own token, including tokens without a name; NaN at the row's own
+    token. None for signed maps, attention and numbers by position."""
     whole: bool = True
-    """Whether every token of a prompt is a column; named positions are some of them, of which rows have no shares."""
+    """Whether all tokens of a prompt are columns; with named positions rows have no shares."""
     sides: tuple[str, ...] = ()
-    """Of a difference: names of the two that it is of, the first less the second."""
+    """Names of both sides of a difference, first minus second."""
 
     @cached_property
     def interval(self) -> MeanInterval:
@@ -88,31 +88,31 @@ class AverageMaps(Result):
 
     @property
     def mean(self) -> Float[Tensor, "layer channel query key"]:
-        """The mean over the prompts that have the cell."""
+        """Mean over the prompts that have the cell."""
         return self.interval.mean
 
     @property
     def by_position(self) -> bool:
-        """Whether a cell is a number of its column's position alone, and of no query."""
+        """Whether cells are numbers by position, without a query."""
         return self.column != BETWEEN_TOKENS
 
     def as_shares(self) -> "AverageMaps":
-        """The mean of `shares`, with its interval.
+        """Mean of `shares`, with its interval.
 
         Raises:
-            InputError: if there are none.
+            InputError: if there are no shares.
         """
         if self.shares is None:
             raise InputError(
-                f"as_shares: {self.kind} have no shares of what a row takes from other tokens. They are of contribution maps, "
-                "averaged as `ffb.average(maps, positions)` averages them."
+                f"as_shares: {self.kind} have no shares. Shares exist for contribution maps, averaged by "
+                "`ffb.average(maps, positions)`."
             )
         return replace(self, values=self.shares, shares=None, kind="difference of " * self.signed + SHARES, whole=False)
 
     def token_maps(self) -> TokenMaps:
-        """The means as maps whose tokens are the columns, for measures, figures and pages."""
+        """The means as maps with the tokens as columns, for measures, figures and pages."""
         numbers = [len(self.keys) - 1] if self.by_position else [self.keys.index(query) for query in self.queries]
-        # Cells that no prompt of a causal model has are the zeros that they are in a single prompt's maps.
+        # Cells that no prompt of a causal model has are zero, as in a single prompt's maps.
         return TokenMaps(
             values=self.mean.nan_to_num() if self.causal and self.whole else self.mean,
             tokens=self.keys,
@@ -134,10 +134,10 @@ class AverageMaps(Result):
         return self.token_maps()[key]
 
     def __sub__(self, other: "AverageMaps") -> "AverageMaps":
-        """The mean of the prompts' differences, with its paired interval.
+        """Mean of the prompts' differences, with its paired interval.
 
         Raises:
-            InputError: if the two are not of the same prompts, in the same order, and the same cells.
+            InputError: if both do not have the same prompts, in the same order, and the same cells.
         """
         if not isinstance(other, AverageMaps):
             return NotImplemented
@@ -146,24 +146,24 @@ class AverageMaps(Result):
             if mine != theirs:
                 raise InputError(
                     f"cannot subtract averages of different prompts: prompt {number} is {shortened(mine)!r} against "
-                    f"{shortened(theirs)!r}. A paired interval is of the same prompts in the same order. Of prompts that are pairs, "
-                    "such as clean and corrupted ones, a.paired_difference(b) is what each pair differs by; of unrelated prompts "
-                    "each average has its own interval, and their difference has none here."
+                    f"{shortened(theirs)!r}. A paired interval needs the same prompts in the same order. For pairs of prompts, such as "
+                    "clean and corrupted ones, use a.paired_difference(b). For unrelated prompts, use the interval of each average: their "
+                    "difference has none here."
                 )
         return difference
 
     def paired_difference(self, other: "AverageMaps") -> "AverageMaps":
-        """The mean of what the prompts of each pair differ by, with its paired interval: the first of both, the second, ...
+        """Mean difference within pairs of prompts, with its paired interval: the first prompts of both, the second, ...
 
-        Only the caller knows that they are pairs, such as clean and corrupted prompts; for unrelated ones the interval means nothing.
+        Only you know that they are pairs, such as clean and corrupted prompts. For unrelated prompts the interval has no meaning.
 
         Raises:
-            InputError: if the two are not of as many prompts and the same cells.
+            InputError: if both do not have as many prompts and the same cells.
         """
         if len(self.values) != len(other.values):
             raise InputError(
-                f"cannot subtract averages of {len(self.values)} and of {len(other.values)} prompts: differences are of one "
-                "prompt each. Average as many, in the same order."
+                f"cannot subtract averages of {len(self.values)} and of {len(other.values)} prompts: expected equally many, in the "
+                "same order."
             )
         apart = [at for at, pair in enumerate(zip(self.labels, other.labels, strict=False)) if len(set(pair)) > 1]
         mine, theirs = ([average.page_labels()[at] for at in apart] for average in (self, other))
@@ -178,12 +178,12 @@ class AverageMaps(Result):
         )
 
     def to_dataframe(self, *, by_prompt: bool = False) -> pd.DataFrame:
-        """Long form, cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
+        """Long form of the cells that exist: layer, channel, query, key, their tokens, value (the mean), low, high, n.
 
-        Shares by position have no query: position and token stand in place of both.
+        Numbers by position have position and token instead of query and key.
 
         Args:
-            by_prompt: Whether each prompt has a row of its own: `prompt` in place of low, high and n.
+            by_prompt: Whether each prompt has its own row, with the column `prompt` instead of low, high and n.
         """
         axes: dict[str, Sequence[Any]] = {"prompt": range(len(self.values))} if by_prompt else {}
         axes |= {"layer": self.layers, "channel": self.channels, "query": self.queries, "key": self.keys}
@@ -197,7 +197,7 @@ class AverageMaps(Result):
         return without_queries(frame) if self.by_position else frame
 
     def to_csv(self, path: str | os.PathLike[str], *, by_prompt: bool = False) -> Path:
-        """Write `to_dataframe` as a CSV file, as a whole or not at all.
+        """Write `to_dataframe` as a CSV file; a partial file never appears.
 
         Raises:
             InputError: if the folder does not exist.
@@ -205,7 +205,7 @@ class AverageMaps(Result):
         return write_table(path, self.to_dataframe(by_prompt=by_prompt))
 
     def page_labels(self) -> tuple[str, ...]:
-        """What is at each position: its tokens, after its name where it was given one."""
+        """Label of each position: its tokens, after its name if it has one."""
         named = zip(self.keys, self.labels, strict=True)
         return tuple(label if name.isdecimal() else f"{name}:{label}" for name, label in named)
 
@@ -217,26 +217,29 @@ class AverageMaps(Result):
 
 # `TokenMaps`, or a result that has a method `token_maps`: `ContributionMaps`, `Attribution`.
 AnyMaps: TypeAlias = Any
-_EXPECTED = "average: expected one result or more, as contribution_maps gives them for a list of texts."
+_EXPECTED = "average: expected one result or more, as contribution_maps returns for a list of texts."
 
 
 @strict
 def average(
     maps: Sequence[AnyMaps], positions: NamedPositions | None = None, *, n_draws: int = N_DRAWS, seed: int = 0
 ) -> AverageMaps:
-    """The mean of several prompts' maps with its 95 % interval (percentile bootstrap over prompts).
+    """Mean maps over prompts with 95 % intervals (percentile bootstrap over prompts).
 
     Args:
-        maps: One result a prompt, as `contribution_maps` and `attribute` give them for a list of texts, or their `token_maps`.
-        positions: Names by which the prompts are aligned, each one position for all or one a prompt. Rows are those of
-            the names that are queries of the maps; shares by position (an attribution's heads, its residual stream) have one
-            row, "written at" or "flowing at" the names. None aligns prompts of equally many tokens by position.
-        n_draws: Draws of the bootstrap.
-        seed: Same seed, same intervals.
+        maps: One result per prompt, as from `contribution_maps` and `attribute` for a list of texts, or their `token_maps`.
+        positions: Names that align prompts, each one position for all or one per prompt. Rows are the names that are queries of
+            the maps. Numbers by position (an attribution's heads, its residual stream) have one row, "written at" or "flowing
+            at" the names. None aligns prompts of equally many tokens by position.
+        n_draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
+
+    Returns:
+        An `AverageMaps` with `mean` [layer channel query key] and `interval`.
 
     Raises:
-        InputError: if there is no result, they are of different quantities, models or rules, they differ in layers, channels,
-            queries or (without names) in length, or a position does not exist or is a query of some of the maps only.
+        InputError: if there is no result, if results differ in quantity, model, rules, layers, channels, queries or (without
+            names) length, or if a position does not exist or is a query of only some of the maps.
     """
     several = _several(maps)
     whole_number(n_draws, "n_draws", at_least=1)
@@ -280,13 +283,13 @@ def _several(maps: Any) -> list[TokenMaps]:
     given = [] if one else list(maps)
     if not given:
         raise InputError(
-            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; of one give average([maps])."
+            f"{_EXPECTED} Given is {f'a {type(maps).__name__}' if one else 'none'}; for one result use average([maps])."
         )
     for result in given:
         if isinstance(result, AverageMaps) or not (isinstance(result, TokenMaps) or hasattr(result, "token_maps")):
             raise InputError(
-                f"{_EXPECTED} One of them is a {type(result).__name__}; shares of attributions and estimates of patching are "
-                "averaged by ffb.average_shares."
+                f"{_EXPECTED} One of them is a {type(result).__name__}; for attributions and estimates of patching use "
+                "ffb.average_shares."
             )
     return [result if isinstance(result, TokenMaps) else result.token_maps() for result in given]
 
@@ -304,7 +307,7 @@ def _refuse_unlike(several: Sequence[TokenMaps], *, named: bool) -> None:
 
 
 def _rows(several: Sequence[TokenMaps], keys: dict[str, list[int]]) -> dict[str, list[int]]:
-    """Of every name that is a query of all maps, the number of its row in each; the one row of shares by position."""
+    """By name that is a query of all maps: its row in each; numbers by position have a single row."""
     if several[0].by_position:
         return {several[0].column: [0] * len(several)}
     rows: dict[str, list[int]] = {}
@@ -316,18 +319,18 @@ def _rows(several: Sequence[TokenMaps], keys: dict[str, list[int]]) -> dict[str,
             number = present.index(False)
             raise InputError(
                 f"average: position {places[number]} ({name!r}) is not a query of maps {number}, though {name!r} is one of others: "
-                "make all with the same names as queries, or with all queries."
+                "compute all maps with the same names as queries, or with all queries."
             )
     if not rows:
         raise InputError(
-            f"average: none of {', '.join(map(repr, keys))} is a query of the maps (positions {brief(several[0].queries)}): there "
-            "is no row to average."
+            f"average: none of {', '.join(map(repr, keys))} is a query of the maps (positions {brief(several[0].queries)}). Compute "
+            "the maps with these queries."
         )
     return rows
 
 
 def _as_shares(result: TokenMaps) -> TokenMaps:
-    """Each cell as a share of what its row takes from all other tokens, named or not; NaN where there is no such share."""
+    """Cells as shares of their row without its own token, over all tokens; NaN if there is no share."""
     others = others_of(result.reachable(), result.queries)
     made = shares_of_others(result.values, others)
     return replace(result, values=made.masked_fill(~others | (made.sum(dim=-1, keepdim=True) == 0), float("nan")))
@@ -336,7 +339,7 @@ def _as_shares(result: TokenMaps) -> TokenMaps:
 def _cells(
     result: TokenMaps, number: int, rows: dict[str, list[int]], keys: dict[str, list[int]]
 ) -> Float[Tensor, "layer channel query key"]:
-    """One prompt's values at the named cells; NaN at those that do not exist in it."""
+    """Values of one prompt at the named cells; NaN if a cell does not exist."""
     chosen_rows, chosen_keys = ([places[number] for places in names.values()] for names in (rows, keys))
     values = result.values[:, :, chosen_rows][..., chosen_keys].detach().cpu().double()
     reached = result.reachable()[chosen_rows][:, chosen_keys]

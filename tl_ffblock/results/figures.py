@@ -1,6 +1,6 @@
-"""Figures for people: column width, labelled axes, colours that colour-blind readers tell apart.
+"""Figures: column width, labelled axes, and colours that colour-blind readers can distinguish.
 
-Colours are those of Okabe and Ito (2008); lines also differ by their marks.
+Colours are those of Okabe and Ito (2008); lines also differ by their markers.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Inches of one column of a paper.
+# Width of one column of a paper in inches.
 COLUMN = 3.4
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 MARKERS = "osD^vP*X"
-# A logarithmic axis is for values that differ by more than this factor.
+# An axis is logarithmic if values differ by more than this factor.
 LOG_SPREAD = 20
-# Letters in a line above a small panel; longer titles take a second line instead of leaving the picture.
+# Characters in one line above a small panel; longer titles have a second line.
 PANEL_TITLE = 30
 STYLE: dict[str, Any] = {
     "font.size": 8,
@@ -45,7 +45,7 @@ STYLE: dict[str, Any] = {
 def axes(
     *, rows: int = 1, columns: int = 1, width: float = COLUMN, height: float = 2.1, **options: Any
 ) -> tuple["Figure", Any]:
-    """A figure without a window, in the style above."""
+    """A figure without a window, in this style."""
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -58,49 +58,49 @@ def axes(
 
 @dataclass(frozen=True)
 class Spread:
-    """Means of samples, with what is known of how far they are known and how they scatter."""
+    """Means of samples, with standard errors and standard deviations."""
 
     mean: Float[np.ndarray, " point"]
     error: Float[np.ndarray, " point"]
-    """The standard error of the mean; NaN where one sample says nothing of it."""
+    """Standard error of the mean; NaN for one sample."""
     deviation: Float[np.ndarray, " point"] | None = None
-    """Standard deviation of the samples; None for samples of yes and no, whose mean says it."""
+    """Standard deviation of the samples; None for binary samples, whose mean determines it."""
 
     @classmethod
     def of(cls, rows: "pd.DataFrame", mean: str, *, deviation: str = "deviation", count: str = "sequences") -> "Spread":
-        """Read columns of a table with one row per point: means, standard deviations of the samples, how many there were."""
+        """From columns of a table with one row per point: means, standard deviations and numbers of samples."""
         samples, scatter = rows[count].to_numpy(dtype=float), rows[deviation].to_numpy(dtype=float)
         return cls(rows[mean].to_numpy(dtype=float), scatter / np.sqrt(np.maximum(samples, 1)), scatter)
 
     @classmethod
     def of_shares(cls, rows: "pd.DataFrame", share: str, *, count: str) -> "Spread":
-        """Read shares of a number of independent things: their error is `sqrt(p (1 - p) / n)`."""
+        """From fractions of a number of independent samples: their error is `sqrt(p (1 - p) / n)`."""
         shares, things = rows[share].to_numpy(dtype=float), rows[count].to_numpy(dtype=float)
         return cls(shares, np.sqrt(shares * (1 - shares) / np.where(things > 0, things, np.nan)))
 
     @classmethod
     def of_rank_correlations(cls, rows: "pd.DataFrame", rho: str, *, count: str) -> "Spread":
-        """Read Spearman's rho over a number of pairs: the error of its Fisher z is `1.03 / sqrt(n - 3)` (Fieller et al. 1957)."""
+        """From Spearman's rho over a number of pairs: the error of its Fisher z is `1.03 / sqrt(n - 3)` (Fieller et al. 1957)."""
         values, pairs = rows[rho].to_numpy(dtype=float), rows[count].to_numpy(dtype=float)
         return cls(values, (1 - values**2) * 1.03 / np.sqrt(np.where(pairs > 3, pairs - 3, np.nan)))
 
 
 def scatter_words(samples: str) -> str:
-    """What of a `Spread` the figures below draw, and how, for captions."""
+    """Caption of error bars in the figures below."""
     return f"with standard errors (thick) and standard deviations over {samples} (thin)"
 
 
-# The same where a caption names the samples elsewhere.
+# The same for captions that name the samples elsewhere.
 SCATTER_OF_MEAN = "mean, standard error (thick) and standard deviation (thin)"
 
 
 def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3) -> "Figure":
-    """One small panel a quantity, all on one scale: means with their standard errors, and a thin line for the spread.
+    """One small panel per quantity, with a common scale: means with standard errors, and a thin line for the standard deviation.
 
     Args:
         panels: Quantities by title.
-        ylabel: What a height is, with its unit.
-        columns: Panels in a row at most.
+        ylabel: Label of the vertical axis, with its unit.
+        columns: Largest number of panels in a row.
     """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
@@ -132,7 +132,7 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
         )
         panel.set_title(fill(title, PANEL_TITLE), fontsize=7.5)
         panel.xaxis.get_major_locator().set_params(integer=True)
-    grid.flat[0].set_ylim(bottom=0)  # last, for it ends the scaling of all
+    grid.flat[0].set_ylim(bottom=0)  # last, since it ends autoscaling of all panels
     for panel in grid.flat[max(0, len(panels) - columns) : len(panels)]:  # the lowest of each column
         panel.set_xlabel("layer")
         panel.tick_params(labelbottom=True)
@@ -142,7 +142,7 @@ def layer_panels(panels: Mapping[str, Spread], *, ylabel: str, columns: int = 3)
 
 
 def sign(figure: "Figure", text: str) -> None:
-    """Write below a figure what it is of, so that it can be read apart from its page."""
+    """Write a caption below a figure, so that it can be read apart from its page."""
     figure.supxlabel(text, x=0.01, ha="left", fontsize=6, color="#5b6672", wrap=True, parse_math=False)
 
 
@@ -155,17 +155,17 @@ def layer_lines(
     x: Mapping[str, Any] | None = None,
     width: float = COLUMN,
 ) -> "Figure":
-    """One line a quantity over layers; earlier lines are thicker and show below those that cover them.
+    """One line per quantity over layers; earlier lines are thicker, so that later ones do not hide them.
 
-    Standard errors are thick, standard deviations thin and without effect on the axis. A logarithmic axis starts where the
-    values do, any other at zero where no value is negative: a ratio can be read off.
+    Standard errors are thick, standard deviations thin and without effect on the axis. A linear axis starts at zero if no value is
+    negative, a logarithmic one at the smallest value.
 
     Args:
-        lines: Heights by label.
-        ylabel: What a height is, with its unit.
-        log: Whether the axis is logarithmic where the values differ by much.
-        xlabel: What lies along the lines.
-        x: Where the points of each label lie; None means at layer numbers.
+        lines: Values by label.
+        ylabel: Label of the vertical axis, with its unit.
+        log: Whether the axis is logarithmic if the values differ by much.
+        xlabel: Label of the horizontal axis.
+        x: Horizontal positions by label; None means layer numbers.
         width: Inches.
     """
     figure, ax = axes(width=width)

@@ -1,7 +1,7 @@
-"""Means over prompts with 95 % intervals, by bootstrap: prompts are drawn again with replacement, whole.
+"""Means over prompts with 95 % intervals by bootstrap: whole prompts are sampled with replacement.
 
-All that is read of a prompt is drawn together, so that differences of two readings of the same prompts
-are paired; it is the percentile interval, as `scipy.stats.bootstrap(..., method="percentile")` has it.
+All values of a prompt are sampled together, so that differences between values of the same prompts are paired. Intervals are
+percentile intervals, as in `scipy.stats.bootstrap(..., method="percentile")`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,48 +16,48 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.results.ranks import centred_ranks
 
-# Draws of the bootstrap unless told otherwise.
+# Default number of bootstrap samples.
 N_DRAWS = 2000
-# The ends of a 95 % interval.
+# Percentiles of a 95 % interval.
 PERCENTILES = (2.5, 97.5)
 _CELLS_AT_A_TIME = 4096
 
 
 @dataclass(frozen=True)
 class MeanInterval:
-    """A mean over prompts with its 95 % interval, cell by cell."""
+    """Mean over prompts with its 95 % interval, cell by cell."""
 
     mean: Float[Tensor, "*cell"]
-    """NaN where no prompt has the cell."""
+    """NaN if no prompt has the cell."""
     low: Float[Tensor, "*cell"]
-    """NaN, as is `high`, where fewer than two prompts have the cell: one says nothing of others."""
+    """Lower end; NaN, as is `high`, if fewer than two prompts have the cell."""
     high: Float[Tensor, "*cell"]
     counts: Int[Tensor, "*cell"]
-    """How many prompts have the cell."""
+    """Number of prompts that have the cell."""
 
 
 # Entries of a result's provenance that are part of its identity.
 MADE_HOW = ("fingerprint", "rules", "method", "value_bias", "precision")
-# What a result says that does not know its fingerprint, or whose model was not named.
+# Values of unknown fingerprints and unnamed models.
 UNKNOWN = ("", "model")
 
 
 def identity_of(quantity: str, model: str, made: Mapping[str, str]) -> dict[str, str]:
-    """What must be the same of results of which there is a mean: quantity, model and weights, how they were made."""
+    """What results must have in common to be averaged: quantity, model and weights, settings."""
     return {"quantity": quantity, "model": model} | {name: made.get(name, "") for name in MADE_HOW}
 
 
 def refuse_mixed(results: Sequence[Any], verb: str) -> None:
-    """Refuse a mean of unlike results: it is of one quantity, one model and one kind of rules.
+    """Refuse a mean of results that differ in quantity, model or rules.
 
-    What a result does not know of itself, such as the fingerprint of weights in an older file, is not compared.
+    Unknown values, such as the fingerprint of weights in an older file, are not compared.
 
     Args:
         results: One or more.
-        verb: What is done, for the error.
+        verb: Name of the operation, for the error.
 
     Raises:
-        InputError: naming the first two that differ, and in what.
+        InputError: with the first two that differ, and the attribute.
     """
     known: dict[str, tuple[int, str]] = {}
     for number, result in enumerate(results):
@@ -72,7 +72,7 @@ def refuse_mixed(results: Sequence[Any], verb: str) -> None:
 
 
 def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarray, "draw prompt"]:
-    """How often each draw takes each prompt."""
+    """How often each bootstrap sample has each prompt [draw prompt]."""
     drawn = np.random.default_rng(seed).integers(0, n_prompts, (n_draws, n_prompts))
     weights = np.zeros((n_draws, n_prompts))
     np.add.at(weights, (np.arange(n_draws)[:, None], drawn), 1.0)
@@ -80,14 +80,14 @@ def bootstrap_weights(n_prompts: int, n_draws: int, seed: int) -> Float[np.ndarr
 
 
 def mean_interval(values: Float[Tensor, "prompt ..."], *, n_draws: int = N_DRAWS, seed: int = 0) -> MeanInterval:
-    """The mean over prompts of every cell, with its interval.
+    """Mean over prompts of every cell, with its interval.
 
-    A prompt that does not have a cell (NaN) is left out of the cell's mean, and of every draw's.
+    A prompt without a cell (NaN) is omitted from the cell's mean, and from every bootstrap sample.
 
     Args:
-        values: One number a prompt and cell.
-        n_draws: Draws of the bootstrap.
-        seed: Same seed, same draws; those of results with as many prompts are the same, too.
+        values: One number per prompt and cell.
+        n_draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap. Results with equally many prompts and the same seed have the same samples.
     """
     table = values.detach().cpu().double().reshape(len(values), -1).numpy()
     present = ~np.isnan(table)
@@ -104,12 +104,12 @@ def mean_interval(values: Float[Tensor, "prompt ..."], *, n_draws: int = N_DRAWS
 
 
 def _ratio(sums: Float[np.ndarray, "*cell"], counts: Num[np.ndarray, "*cell"]) -> Float[np.ndarray, "*cell"]:
-    """A mean; NaN of nothing."""
+    """A mean; NaN if there is no number."""
     return np.divide(sums, counts, out=np.full(np.shape(sums), np.nan), where=counts > 0)
 
 
 def _ends(means: Float[np.ndarray, "draw cell"]) -> Float[np.ndarray, "end cell"]:
-    """Percentiles of the draws that have the cell."""
+    """Percentiles of the bootstrap samples that have the cell."""
     ends = np.percentile(means, PERCENTILES, axis=0)
     known = np.isnan(means).any(axis=0) & ~np.isnan(means).all(axis=0)
     ends[:, known] = np.nanpercentile(means[:, known], PERCENTILES, axis=0)
@@ -118,26 +118,26 @@ def _ends(means: Float[np.ndarray, "draw cell"]) -> Float[np.ndarray, "end cell"
 
 @dataclass(frozen=True, eq=False)
 class Correlation:
-    """Spearman's rho with what the bootstrap drew: per layer, and the mean over layers."""
+    """Spearman's rho per layer and its mean over layers, with bootstrap samples."""
 
     layers: Int[np.ndarray, " layer"]
     rho: Float[np.ndarray, " layer"]
-    """NaN where a variable is constant."""
+    """NaN if a variable is constant."""
     draws: Float[np.ndarray, "draw layer"]
-    """Rho of every draw of the bootstrap."""
+    """Rho of every bootstrap sample."""
     counts: Int[np.ndarray, " layer"]
-    """Cells by layer."""
+    """Number of cells by layer."""
 
     def of_layer(self, number: int) -> tuple[float, float, float]:
-        """Rho and its 95 % interval for one entry of `layers`."""
+        """Rho and the ends of its 95 % interval for one entry of `layers`."""
         return _summary(self.rho[number], self.draws[:, number])
 
     def mean(self) -> tuple[float, float, float]:
-        """The mean over layers and its 95 % interval."""
+        """Mean over layers and the ends of its 95 % interval."""
         return _summary(_mean(self.rho[None])[0], _mean(self.draws))
 
     def minus(self, other: "Correlation") -> tuple[float, float, float]:
-        """Difference of the two means over layers with its interval, on the same draws."""
+        """Difference of two means over layers with its interval, on the same bootstrap samples."""
         return _summary(_mean(self.rho[None])[0] - _mean(other.rho[None])[0], _mean(self.draws) - _mean(other.draws))
 
 
@@ -151,11 +151,11 @@ def rank_correlation(
     """Spearman's rho within every layer.
 
     Args:
-        prediction: What is correlated; no NaN.
-        effect: With what; no NaN.
-        layer: The layer of each cell; cells of different layers are never ranked together.
-        prompt: The prompt of each cell, from 0.
-        weights: How often each draw of the bootstrap took each prompt, as `intervals.bootstrap_weights` gives it.
+        prediction: Predictor; no NaN.
+        effect: Effect; no NaN.
+        layer: Layer of each cell; cells of different layers are ranked separately.
+        prompt: Prompt of each cell, from 0.
+        weights: How often each bootstrap sample has each prompt, from `intervals.bootstrap_weights`.
     """
     layers = np.unique(layer)
     moments = np.zeros((weights.shape[1], len(layers), 6))
@@ -169,7 +169,7 @@ def rank_correlation(
 
 
 def _pearson(moments: Float[np.ndarray, "*lead 6"]) -> Float[np.ndarray, "*lead"]:
-    """Of the sums of 1, x, y, x^2, y^2, x y."""
+    """Pearson's r from the sums of 1, x, y, x^2, y^2, x y."""
     n, x, y, xx, yy, xy = np.moveaxis(moments, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         covariance = xy - x * y / n
@@ -178,7 +178,7 @@ def _pearson(moments: Float[np.ndarray, "*lead 6"]) -> Float[np.ndarray, "*lead"
 
 
 def _mean(rho: Float[np.ndarray, "row layer"]) -> Float[np.ndarray, " row"]:
-    """Mean over layers, those without a correlation left out."""
+    """Mean over layers that have a correlation."""
     known = ~np.isnan(rho)
     return _ratio(np.where(known, rho, 0).sum(axis=1), known.sum(axis=1))
 

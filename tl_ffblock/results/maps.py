@@ -1,10 +1,8 @@
-"""ContributionMaps: the labelled result, one sequence through one model.
+"""ContributionMaps: contribution maps of one sequence, with labels.
 
-A map is `[query, key]`: row = the position whose vector is written as a sum (destination), column =
-the source token. Values are norms `||F_i(x_j)||` in residual-stream units, always >= 0; only a
-difference of two results is signed. Every map carries the norm of its bias part, the norm of its
-remainder (the effect of edits made inside the block by the user's own hooks, else 0) and its
-completeness error, so nothing of the layer's vector is out of sight.
+A map is `[query, key]`: a row is the position whose vector is decomposed (destination), a column is the source token. Values are
+norms `||F_i(x_j)||` in units of the residual stream, and are not negative; a difference of two results is signed. Every map has the
+norms of its bias term and of its remainder (the effect of the user's hooks inside the block, else 0), and its completeness error.
 """
 
 import dataclasses
@@ -32,90 +30,89 @@ from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
 from tl_ffblock.results.tokens import BETWEEN_SIDES, shortened, sides_of, visible
 from tl_ffblock.signatures import real, strict
 
-# Sums, differences and means of maps; of several completeness errors the worst is kept.
+# Arithmetic of maps: sums, differences and means; of several completeness errors the largest is kept.
 _COMBINED = Arithmetic(
     same=("layers", "scopes", "queries", "order", "causal", "heads.channels", "experts.channels"),
     joined=("tokens", "model", "provenance"),
     numbers=("values", "bias", "remainder", "heads", "experts"),
     largest=("completeness", "signed"),
 )
-# Under which names a difference's provenance has what it is of.
+# Provenance keys of the two sides of a difference.
 SIDES = ("difference of", "minus")
 
 
 @strict
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ContributionMaps(Result):
-    """Contributions of every source token to every asked position, by scope and layer.
+    """Contributions of every source token to every query, by scope and layer.
 
-    `maps[scope]` is `Float[layer query key]`, `maps[scope, layer]` is `Float[query key]` with the
-    model's own layer number, negative ones counted from the last layer held. Rows are the positions
-    in `queries` (all of them unless asked otherwise), columns all tokens. `bias`, `remainder` and
-    `completeness` are indexed the same way and give one number per query. Where heads were asked for,
-    `maps.heads[scope, layer]` is `Float[head query key]`, its first axis named by `maps.heads.channels`; so are `maps.experts` of
-    a mixture of experts.
+    `maps[scope]` is `Float[layer query key]`. `maps[scope, layer]` is `Float[query key]`, with the model's layer number or a
+    negative one from the last layer. Rows are the positions in `queries` (all by default), columns are all tokens. `bias`,
+    `remainder` and `completeness` are indexed in the same way and have one number per query. With `heads=`,
+    `maps.heads[scope, layer]` is `Float[head query key]`, and `maps.heads.channels` names its first axis. `maps.experts` is the
+    same for a mixture of experts.
 
-    Results of equally many tokens, the same layers, scopes and queries can be added, subtracted and
-    averaged (`ContributionMaps.mean`); `==` compares all labels and numbers.
+    Results with equally many tokens and the same layers, scopes and queries can be added, subtracted and averaged
+    (`ContributionMaps.mean`). `==` compares all labels and numbers.
     """
 
     tokens: tuple[str, ...]
-    """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
+    """Tokens as the tokenizer shows them, or ids as text without a tokenizer."""
     layers: tuple[int, ...]
     """Layer numbers of the model, ascending."""
     order: Order
-    """Where the norms stand, a key of `tl_ffblock.layer.scopes.PROGRAMS` such as "post_ln" or "pre_ln"."""
+    """Order of norms and blocks, a key of `tl_ffblock.layer.scopes.PROGRAMS` such as "post_ln" or "pre_ln"."""
     queries: tuple[int, ...]
     """Position of each row."""
     causal: bool
-    """Whether a position sees only itself and earlier ones."""
+    """Whether a position attends only to itself and earlier ones."""
     values: ScopeTable
-    """Float[layer query key] by scope: the contributions."""
+    """Float[layer query key] by scope: contributions."""
     bias: ScopeTable
-    """Float[layer query] by scope: norm of the bias part."""
+    """Float[layer query] by scope: norm of the bias term."""
     remainder: ScopeTable
-    """Float[layer query] by scope: norm of the effect of edits inside the block."""
+    """Float[layer query] by scope: norm of the effect of hooks inside the block."""
     completeness: ScopeTable
-    """Float[layer query] by scope: relative completeness error against the model's own tensor."""
+    """Float[layer query] by scope: relative completeness error."""
     model: str = "model"
     """Name of the model, for labels."""
     signed: bool = False
-    """True where numbers can be negative, as in a difference of two results."""
+    """True if numbers can be negative, as in a difference of two results."""
     heads: HeadTable = dataclasses.field(default_factory=HeadTable)
-    """Float[layer head query key] by scope: contributions through each head and the residual, where they were asked for."""
+    """Float[layer head query key] by scope: contributions through each head and the residual, with `heads=`."""
     experts: ExpertTable = dataclasses.field(default_factory=ExpertTable)
-    """Float[layer expert query key] by scope: contributions through each expert and through none, where they were asked for."""
+    """Float[layer expert query key] by scope: contributions through each expert and through none, with `experts=`."""
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """How the numbers were made: method, value_bias, rtol, dtype, versions."""
+    """Settings of the computation: method, value_bias, rtol, dtype, versions."""
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of results of which there is a mean: quantity, model and weights, how they were made."""
+        """What results must have in common to be averaged: quantity, model and weights, settings."""
         return identity_of("difference of " * self.signed + "contributions", self.model, self.provenance)
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes present, in the order they follow each other in the layer."""
+        """Scopes of the result, in the order of the layer."""
         return tuple(self.values)
 
     def __getitem__(self, key: str | tuple[str, int]) -> Tensor:
         return self.values[key]
 
     def __iter__(self) -> Iterator[str]:
-        """Refuse, always: over scopes, layers or rows would be a guess."""
+        """Refused, since scopes, layers or rows could be meant."""
         raise CallError(
             "these are the maps of one sequence: iterate over maps.scopes or maps.layers, and index maps[scope, layer]. "
-            "A list of results comes from a list of texts."
+            "A list of texts returns a list of results."
         )
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Of a difference: names of the two that it is of, the first less the second; empty where they are not known."""
+        """Names of both sides of a difference, first minus second; empty if they are not known."""
         return tuple(self.provenance[side] for side in SIDES if side in self.provenance)
 
     @strict
     def faults(self) -> Iterator[str]:
-        """Tables of other layers, scopes, queries or tokens than the maps."""
+        """Tables whose layers, scopes, queries or tokens differ from the maps."""
         n_queries, n_tokens = len(self.queries), len(self.tokens)
         if not all(0 <= query < n_tokens for query in self.queries):
             yield f"queries={brief(self.queries)}, expected positions of {n_tokens} tokens"
@@ -133,40 +130,38 @@ class ContributionMaps(Result):
                     yield f"{name} of {scope} has shape {tuple(rows.shape)}, expected {(len(self.layers), *side)}"
 
     def worst_completeness(self) -> tuple[float, str, int, int]:
-        """The largest completeness error with its scope, layer and query position."""
+        """Largest completeness error, with its scope, layer and query position."""
         scope = max(self.scopes, key=lambda scope: float(self.completeness[scope].max().nan_to_num(-1.0)))
         table = self.completeness[scope]
         row, column = divmod(int(table.argmax()), table.shape[1])
         return float(table[row, column]), scope, self.layers[row], self.queries[column]
 
     def reachable(self) -> Bool[Tensor, "query key"]:
-        """The cells that can be non-zero: all, or key <= query in a causal model."""
+        """Cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
     def token_maps(
         self, scopes: Sequence[str] | str | None = None, *, heads: bool = False, experts: bool = False
     ) -> TokenMaps:
-        """The maps of some scopes (None: all) as one tensor [layer channel query key], the scopes as channels.
+        """Maps of some scopes (None: all) as one tensor [layer channel query key], with scopes as channels.
 
         Args:
-            scopes: Which scopes, in this order.
-            heads: Whether the channels are the heads and the residual, of one scope.
-            experts: Whether the channels are the experts and what goes through none, of one scope.
+            scopes: Scopes, in this order.
+            heads: Whether channels are the heads and the residual, for one scope.
+            experts: Whether channels are the experts and "no expert", for one scope.
 
         Raises:
-            ScopeKeyError: if a scope is missing, or the maps were made without heads or experts.
-            InputError: if no scope is given, or several where channels are the heads or experts of one, or both are asked for.
+            ScopeKeyError: if a scope is missing, or if the result has no heads or experts.
+            InputError: if there is no scope, several scopes with `heads` or `experts`, or both of these.
         """
         named = self.scopes if scopes is None else tuple(several(scopes))
         if not named:
-            raise InputError(f"scopes={scopes!r}: no scope given; there are {', '.join(self.scopes)}.")
+            raise InputError(f"scopes={scopes!r}: expected one or more of {', '.join(self.scopes)}.")
         if heads and experts:
-            raise InputError(
-                "heads=True with experts=True: channels are the heads or the experts. Give one of the two."
-            )
+            raise InputError("heads=True with experts=True: channels are the heads or the experts. Use one of the two.")
         by = "experts" if experts else "heads"
         if (heads or experts) and len(named) > 1:
-            raise InputError(f"{by}=True of {len(named)} scopes: channels are the {by} of one, such as {named[0]!r}.")
+            raise InputError(f"{by}=True of {len(named)} scopes: expected one scope, such as {named[0]!r}.")
         split = self.experts if experts else self.heads if heads else None
         return TokenMaps(
             values=torch.stack([self[scope] for scope in named], dim=1) if split is None else split[named[0]],
@@ -184,20 +179,20 @@ class ContributionMaps(Result):
         )
 
     def __add__(self, other: "ContributionMaps") -> "ContributionMaps":
-        """Cell by cell sum of two results; tokens that differ are labelled with both.
+        """Sum of two results, cell by cell; the label of a token that differs has both.
 
         Raises:
-            InputError: if the two do not describe the same cells.
+            InputError: if the results have different cells.
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
         return combined([self, other], pairwise(torch.add), "|", "add", _COMBINED)
 
     def __sub__(self, other: "ContributionMaps") -> "ContributionMaps":
-        """Signed difference of two results; tokens that differ are labelled "first / second", and `sides` names both.
+        """Signed difference of two results; the label of a token that differs is "first / second", and `sides` names both.
 
         Raises:
-            InputError: if the two do not describe the same cells.
+            InputError: if the results have different cells.
         """
         if not isinstance(other, ContributionMaps):
             return NotImplemented
@@ -208,13 +203,13 @@ class ContributionMaps(Result):
         )
 
     def __mul__(self, number: int | float) -> "ContributionMaps":
-        """Every norm times a number; completeness errors are relative and stay."""
+        """All norms times a number; completeness errors are relative and do not change."""
         return self._scaled(operator.mul, number)
 
     __rmul__ = __mul__
 
     def __truediv__(self, number: int | float) -> "ContributionMaps":
-        """Every norm divided by a number; completeness errors are relative and stay.
+        """All norms divided by a number; completeness errors are relative and do not change.
 
         Raises:
             ZeroDivisionError: for 0.
@@ -225,12 +220,12 @@ class ContributionMaps(Result):
 
     @staticmethod
     def mean(results: "Iterable[ContributionMaps]") -> "ContributionMaps":
-        """The mean of results of equally many tokens; tokens that differ are labelled with each, "she|he".
+        """Mean of results with equally many tokens; the label of tokens that differ is "she|he".
 
-        Completeness is the worst of all.
+        The completeness error is the largest of all.
 
         Raises:
-            InputError: if there is none, or they do not describe the same cells, or are of different models or kinds.
+            InputError: if there is no result, or if results differ in cells, model or kind.
         """
         given = alike(results, ContributionMaps, "contribution_maps")
         return combined(given, pairwise(torch.add), "|", "average", _COMBINED) / len(given)
@@ -250,10 +245,10 @@ class ContributionMaps(Result):
         )
 
     def to_dataframe(self, *, heads: bool = False) -> pd.DataFrame:
-        """Long form: one row per scope, layer, query and key, with both tokens and the value; with `heads` one per head too.
+        """Long form: one row per scope, layer, query and key, with both tokens and the value; with `heads` one row per head too.
 
         Raises:
-            ScopeKeyError: for heads of maps that were made without.
+            ScopeKeyError: with `heads`, if the result has none.
         """
         if not heads:
             return self.token_maps().to_dataframe().rename(columns={"channel": "scope"})
@@ -263,10 +258,10 @@ class ContributionMaps(Result):
 
     @classmethod
     def from_file(cls, file: TensorFile, path: Path) -> "ContributionMaps":
-        """A result from what a file holds, one of tl_ffblock 0.2.0 (version 1) included.
+        """Result from a file, including files of tl_ffblock 0.2.0 (version 1).
 
         Raises:
-            MapFileError: if the file is of another version, or something is missing from it.
+            MapFileError: if the file is of another version, or incomplete.
         """
         if file.version != 1:
             return super().from_file(file, path)
@@ -297,25 +292,25 @@ class ContributionMaps(Result):
         beside: Any = (),
         against: "ContributionMaps | None" = None,
     ) -> Any:
-        """One self-contained page of the run: its HTML, or with `path` the path of the file written.
+        """Self-contained page of the maps: its HTML, or with `path` the path of the written file.
 
         Args:
             path: File to write; None returns the HTML.
-            layer: Layer to open at, negative ones from the end; None means the one the step changed most.
-            scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
-            query: Destination to open at, a position or a token as the tokenizer shows it; None means the one that changed most.
-            view: "overview" of all layers, "maps" of one, or of maps made with heads "heads" (lines between tokens) or "all" (every
-                layer and head), or "memories" with a card in a panel; None means the overview, with `layer` the maps.
-            segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads
-                can show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`)
-                stands between two.
-            beside: Panels beside them, of the same text: maps to compare with, such as those of `attention_maps`; results of
+            layer: Layer at which the page opens, negative ones from the end; None means the layer that the step changes most.
+            scope: Step at which it opens, by the scope that it ends in; None means the feed-forward block.
+            query: Query at which it opens, a position or a token; None means the query that changes most.
+            view: "overview" (all layers), "maps" (one layer), "memories" (a card in a panel), or for maps with heads "heads" (lines
+                between tokens) or "all" (every layer and head). None means the overview, and with `layer` the maps.
+            segments: Start position of each part of the text, by name, such as `{"prompt": 0, "generated": 12}`. The view of
+                heads can show only lines between two of them. None means sentences A and B if one separator (`[SEP]`) is
+                between two texts.
+            beside: Panels of the same text: maps to compare with, such as those of `attention_maps`; results of
                 `ffb.attribute`; cards of memories.
-            against: Another run of equally many tokens, layers, scopes and queries, such as of another checkpoint: the page has
-                both, each beside the other, and their difference.
+            against: Another result with equally many tokens and the same layers, scopes and queries, such as of another
+                checkpoint. The page shows both and their difference.
 
         Raises:
-            InputError: if what is asked for is not in the result, `beside` is of another text, `segments` do not fit it, or the
+            InputError: if an option does not fit the result, `beside` is of another text, `segments` do not fit it, or the
                 folder of `path` does not exist.
             ModuleNotFoundError: if CircuitsVis is not installed and the text is short enough for it.
         """
@@ -334,12 +329,12 @@ class ContributionMaps(Result):
         beside: Any = (),
         against: "ContributionMaps | None" = None,
     ) -> Any:
-        """The page in a notebook cell, inside a frame of its own; options as in `to_html`, CircuitsVis left out.
+        """The page in a notebook cell; options as in `to_html`, without CircuitsVis.
 
-        Where Matplotlib is installed a still picture of the opening view lies beside it, for readers without frames.
+        With Matplotlib, a still picture of the opening view is next to it, for readers that show no frames.
 
         Args:
-            height: Pixels of the frame until the page says how high it is, and where notebooks run no scripts.
+            height: Height of the frame in pixels, until the page reports its own.
             layer: As in `to_html`.
             scope: As in `to_html`.
             query: As in `to_html`.
@@ -349,7 +344,7 @@ class ContributionMaps(Result):
             against: As in `to_html`.
 
         Raises:
-            InputError: as `to_html`, and if `height` is not positive.
+            InputError: as in `to_html`, and if `height` is not positive.
         """
         where: dict[str, Any] = {"layer": layer, "scope": scope, "query": query, "view": view, "segments": segments}
         return super().show(height=height, **where, beside=beside, against=against)
@@ -364,12 +359,12 @@ class ContributionMaps(Result):
         title: str | bool | None = True,
         caption: str | bool | None = True,
     ) -> Any:
-        """One map, or two and their difference, as a Matplotlib figure: shares of the others, colours of the page.
+        """One map, or two and their difference, as a Matplotlib figure: shares of each row without its own token.
 
         Args:
             layer: Layer number, negative ones from the end.
-            scope: The scope shown.
-            against: Another to compare with; None means `scope` alone.
+            scope: Scope of the map.
+            against: Another scope to compare with; None means `scope` alone.
             width: Inches; None means one column of a paper for one map, two for three.
             title: Text above the figure; True means its own, None means none.
             caption: Text below the figure; True means its own, None means none.
@@ -385,20 +380,20 @@ class ContributionMaps(Result):
     def to_circuitsvis(
         self, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
     ) -> Any:
-        """One map by CircuitsVis's `AttentionPattern`, or all heads of it by `AttentionHeads`.
+        """One map as CircuitsVis's `AttentionPattern`, or its heads as `AttentionHeads`.
 
-        Its Python functions are not used: they ask the network at every display and run what tokens say. Here its script comes
-        from the installed wheel, tokens are visible and inert, the mask is the model's and the scale the data's.
+        CircuitsVis's Python functions are not used, since they use the network at every display and execute tokens as HTML. The
+        script is that of the installed wheel, tokens are visible and escaped, the mask is the model's and the scale the data's.
 
         Args:
-            scope: Which scope.
+            scope: Scope of the map.
             layer: Layer number, negative ones from the end.
-            kind: "pattern", or "heads" of maps that were made with heads.
-            height: Pixels of the frame in a notebook.
+            kind: "pattern", or "heads" for maps with heads.
+            height: Height of the frame in pixels.
 
         Raises:
             InputError: for an unknown layer or `kind`, or maps with a choice of queries.
-            ScopeKeyError: if a scope is missing, or the maps were made without heads.
+            ScopeKeyError: if a scope is missing, or the maps have no heads.
             ModuleNotFoundError: if CircuitsVis is not installed.
         """
         return views().circuitsvis_view(self, scope, layer, kind, height)

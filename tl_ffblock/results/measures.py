@@ -1,4 +1,4 @@
-"""Measures that read maps: how much a component changed the mixing, and which pairs it amplified."""
+"""Measures of maps: contextualization change and amplification."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -19,21 +19,20 @@ Cells: TypeAlias = Literal["reachable", "all"]
 def contextualization_change(
     maps: ContributionMaps | TokenMaps, before: str, after: str, *, cells: Cells = "reachable"
 ) -> Float[Tensor, " layer"]:
-    """How much the mixing of tokens changed between two scopes: 1 - Spearman's rho, per layer.
+    """Contextualization change between two scopes, 1 - Spearman's rho of their cells [layer].
 
-    Section 5.1 of Kobayashi et al. 2024. 0 = the same ranking of all token pairs, 1 = unrelated,
-    up to 2 = reversed. NaN where a map is constant (one token).
+    Section 5.1 of Kobayashi et al. 2024. 0 is the same ranking of all token pairs, 1 an unrelated one, 2 the reversed one. NaN if
+    a map is constant (one token).
 
     Args:
-        maps: A result, or token maps, that hold both scopes.
-        before: Scope before the component, e.g. "Atb".
-        after: Scope after it, e.g. "AtbFf".
-        cells: "reachable" leaves out the cells a causal model can never fill (key after query);
-            "all" keeps these structural zeros, which shrinks the change about fivefold. Without
-            causal mask the two are the same.
+        maps: A result, or token maps, with both scopes.
+        before: Scope before the component, such as "Atb".
+        after: Scope after it, such as "AtbFf".
+        cells: "reachable" omits cells that are zero in every causal model (key after query). "all" keeps these zeros, which
+            makes the change about five times smaller. Without causal mask both are the same.
 
     Raises:
-        InputError: if `maps` is a difference or `cells` is not one of the two.
+        InputError: if `maps` is a difference, or for another value of `cells`.
         ScopeKeyError: if a scope is missing.
     """
     _refuse_all_but_norms(maps)
@@ -53,31 +52,31 @@ def contextualization_change(
 def amplification(
     maps: ContributionMaps | TokenMaps, before: str, after: str, *, normalise: NormaliseBy = "column"
 ) -> Float[Tensor, "layer query key"]:
-    """How much each token pair gained between two scopes: the difference of the normalised maps.
+    """Amplification of token pairs between two scopes: difference of the normalised maps [layer query key].
 
-    The FF-amp of section 5.2 of Kobayashi et al. 2024. Each map is first scaled so that every column
-    (footnote 3: all that one source token gives) or every row (all that one position receives)
-    sums to 1; positive = amplified.
+    The FF-amp of section 5.2 of Kobayashi et al. 2024. First, every column of a map (footnote 3: all contributions of one source
+    token) or every row (all contributions to one position) is scaled to sum to 1. Positive means amplified.
 
     Args:
-        maps: A result, or token maps, that hold both scopes; columns need all queries.
-        before: Scope before the component, e.g. "Atb".
-        after: Scope after it, e.g. "AtbFf".
+        maps: A result, or token maps, with both scopes; columns need all queries.
+        before: Scope before the component, such as "Atb".
+        after: Scope after it, such as "AtbFf".
         normalise: "column" as in the paper, or "row".
 
     Raises:
-        InputError: if `maps` is a difference, lacks rows needed for columns or is of named positions, or `normalise` is unknown.
+        InputError: if `maps` is a difference, has not all rows that columns need, or has named positions, or for another value of
+            `normalise`.
         ScopeKeyError: if a scope is missing.
     """
     _refuse_all_but_norms(maps)
     if isinstance(maps, TokenMaps) and not maps.whole:
         raise InputError(
-            f"amplification: these maps hold only some of a row's keys ({brief(maps.tokens)}), of which no shares can be made. Of an "
+            f"amplification: these maps have only some of a row's keys ({brief(maps.tokens)}), so rows have no shares. For an "
             "average by name use its as_shares(), or amplify each prompt's maps."
         )
     if normalise == "column" and len(maps.queries) != len(maps.tokens):
         raise InputError(
-            f"columns can be normalised only over all queries; these maps hold {len(maps.queries)} of "
+            f"columns can be normalised only over all queries; these maps have {len(maps.queries)} of "
             f'{len(maps.tokens)}. Compute all queries or use normalise="row".'
         )
     return shares(maps[after], normalise) - shares(maps[before], normalise)
@@ -86,10 +85,10 @@ def amplification(
 def _refuse_all_but_norms(maps: ContributionMaps | TokenMaps) -> None:
     if not isinstance(maps, ContributionMaps | TokenMaps):
         raise InputError(
-            f"a measure reads the maps of one sequence, not a {type(maps).__name__}: call it for each, or average results of "
+            f"a measure needs the maps of one sequence, not a {type(maps).__name__}: call it for each, or average results of "
             "equally many tokens with ContributionMaps.mean first."
         )
     if maps.signed:
         raise InputError(
-            "this measure reads norms; the maps given are a difference. Use the two results it was made from."
+            "this measure needs norms; these maps are a difference. Call it for both results of the difference."
         )

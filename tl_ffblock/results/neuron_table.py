@@ -1,4 +1,4 @@
-"""Which neurons carry a contribution: the labelled result of `neurons`."""
+"""NeuronShares: the result of `ffb.neurons`, a layer's neurons in some cells of a contribution map."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,53 +13,53 @@ from tl_ffblock.result import Result
 from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.signatures import strict
 
-# Cells that the short form describes.
+# Number of cells in the printed summary.
 MOST_CELLS_SHOWN = 3
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class NeuronShares(Result):
-    """A layer's neurons and what each has of some contributions, one sequence.
+    """Signed shares of a layer's neurons in some contributions, for one sequence.
 
-    Laws, measured and held: `shares.sum(-1) = norms`, up to `share_error`; of every neuron the shares of all tokens and the
-    bias' sum to its coefficient, up to `coefficient_error`.
+    Two equations are checked. `shares.sum(-1) = norms`, up to `share_error`. For every neuron, the parts of all tokens and of the
+    bias sum to its activation, up to `coefficient_error`.
     """
 
     shares: Float[Tensor, "query key neuron"]
-    """Signed share of the contribution's norm: what the neuron adds along the direction of `F_i(x_j)`."""
+    """Signed share of the contribution's norm: the neuron's vector, projected on the direction of `F_i(x_j)`."""
     token_shares: Float[Tensor, "query key neuron"]
-    """How much of the neuron's coefficient is the token's (Integrated Gradients)."""
+    """Part of the neuron's activation that is due to the token (Integrated Gradients)."""
     coefficients: Float[Tensor, "query neuron"]
-    """How many times the neuron's value (its row of W_out) is added."""
+    """Activation of the neuron: the factor of its value vector (its row of W_out)."""
     bias_shares: Float[Tensor, "query neuron"]
-    """How much of that no token brings."""
+    """Part of the activation that is due to biases."""
     norms: Float[Tensor, "query key"]
-    """The contributions `||F_i(x_j)||` at the feed-forward's output."""
+    """Contributions `||F_i(x_j)||` at the feed-forward's output."""
     share_error: Float[Tensor, "query key"]
-    """Relative error of the first law."""
+    """Relative error of the first equation."""
     coefficient_error: Float[Tensor, " query"]
-    """Relative error of the second, over all neurons."""
+    """Relative error of the second equation, over all neurons."""
     names: tuple[str, ...]
-    """The neurons, as memories are called: "9:512", of an expert "9:3:512" (layer, expert, neuron); of experts those only that
-    a query was sent to."""
+    """Names of the neurons: "9:512" (layer, neuron), of an expert "9:3:512" (layer, expert, neuron). Only experts to which a query is
+    routed are included."""
     layer: int
     scope: str
-    """The scope that ends in the feed-forward's output."""
+    """Scope of the feed-forward's output."""
     tokens: tuple[str, ...]
     queries: tuple[int, ...]
     keys: tuple[int, ...]
     model: str = "model"
     k: int = 20
-    """How many neurons of a cell a table names unless told otherwise."""
+    """Default number of neurons per cell in a table."""
 
     def top(self, k: int | None = None) -> Int[Tensor, "query key k"]:
-        """Columns of the k largest shares of every cell by size, largest first."""
+        """Columns of the k largest absolute shares of every cell, largest first."""
         most = min(self.k if k is None else whole_number(k, "k", at_least=1), self.shares.shape[-1])
         return self.shares.abs().topk(most, dim=-1).indices
 
     def to_dataframe(self, k: int | None = None) -> pd.DataFrame:
-        """One row per cell and neuron, the k largest shares of each cell.
+        """One row per cell and neuron, the k largest absolute shares of each cell.
 
         Columns: layer, query, key, their tokens, neuron, share, token_share, coefficient.
         """

@@ -1,6 +1,6 @@
-"""Arrays in, numbers out: the largest numbers, rank correlation of two maps, and shares of columns or rows.
+"""Functions of arrays: largest numbers, rank correlation of two maps, and shares of columns or rows.
 
-A map is [query, key]; nothing here knows its labels, so that every statistic of maps can use it.
+A map is [query, key]. These functions need no labels, so that every statistic of maps can use them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ NormaliseBy: TypeAlias = Literal["column", "row"]
 
 
 def largest(values: Float[Tensor, "..."], k: int | None = None) -> Int[Tensor, " place"]:
-    """Numbers of the places of a flattened tensor, the largest by size first; k of them, which need no sorting, None all.
+    """Indices into a flattened tensor, the largest absolute values first; `k` of them (without sorting), None means all.
 
     Raises:
         InputError: for a `k` below 1.
@@ -33,7 +33,7 @@ def spearman(
     second: Shaped[Tensor, "*cell"] | Shaped[np.ndarray, "*cell"],
     cells: Bool[Tensor, "*cell"] | Bool[np.ndarray, "*cell"] | None = None,
 ) -> float:
-    """Spearman's rho of two arrays over the chosen cells (None: all); NaN where one of them is constant."""
+    """Spearman's rho of two arrays over the chosen cells (None: all); NaN if one of them is constant."""
     x, y = (unit_ranks(_flat(values, cells)) for values in (first, second))
     return float(x @ y)
 
@@ -49,7 +49,7 @@ def rank_change(
 
 def centred_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
     """Ranks along the last axis minus their mean; equal values share the mean of their ranks."""
-    from scipy.stats import rankdata  # noqa: PLC0415  # half a second, which maps alone do not need
+    from scipy.stats import rankdata  # noqa: PLC0415  # half a second, which maps do not need
 
     ranks = rankdata(values, axis=-1)
     ranks -= ranks.mean(axis=-1, keepdims=True)
@@ -57,9 +57,9 @@ def centred_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray,
 
 
 def unit_ranks(values: Shaped[np.ndarray, "*lead cell"]) -> Float[np.ndarray, "*lead cell"]:
-    """Centred ranks divided by their length: sums of their products are Spearman's rho.
+    """Centred ranks divided by their norm: sums of products are Spearman's rho. NaN if all values are equal.
 
-    NaN where all values are equal. Ranks that are compared more than once are so made once.
+    Ranks that are compared several times are computed once.
     """
     ranks = centred_ranks(values)
     lengths = np.linalg.norm(ranks, axis=-1, keepdims=True)
@@ -83,18 +83,18 @@ def shares(
 def shares_of_others(
     maps: Float[Tensor, "*lead query key"], others: Bool[Tensor, "query key"]
 ) -> Float[Tensor, "*lead query key"]:
-    """What each row takes from the cells of other positions (`others`), as shares of their sum; zero elsewhere."""
+    """Shares of each row without its own token: cells of `others`, divided by their sum; zero elsewhere."""
     return shares(maps.detach().cpu().double().where(others, 0.0), "row")
 
 
 def others_of(reachable: Bool[Tensor, "query key"], queries: Sequence[int]) -> Bool[Tensor, "query key"]:
-    """The cells that can be reached but for each row's own."""
+    """Reachable cells without each row's own token."""
     others = reachable.clone()
     others[range(len(queries)), list(queries)] = False
     return others
 
 
 def _flat(values: Tensor | np.ndarray, cells: Tensor | np.ndarray | None) -> Float[np.ndarray, " cell"]:
-    """The chosen cells in one row, in float64 (numpy has no bfloat16)."""
+    """The chosen cells as one array, in float64 (numpy has no bfloat16)."""
     chosen = (values if cells is None else values[cells]).reshape(-1)
     return chosen.detach().double().cpu().numpy() if isinstance(chosen, Tensor) else chosen.astype(np.float64)

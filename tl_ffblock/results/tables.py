@@ -1,6 +1,6 @@
-"""Tensors by scope and layer, the form in which a result holds its numbers; and several results of one kind as one.
+"""Tables of tensors by scope and layer, and arithmetic of results.
 
-A class says in an `Arithmetic` what becomes of its fields in a sum, a difference or a mean; `combined` does it:
+A class says in an `Arithmetic` how a sum, a difference or a mean combines its fields; `combined` computes it:
 
     combined([first, second], pairwise(torch.sub), " / ", "subtract", Arithmetic(same=("layers",), numbers=("values",)))
 """
@@ -25,16 +25,16 @@ from tl_ffblock.signatures import strict
 One = TypeVar("One", bound=Result)
 Table = TypeVar("Table", bound="ScopeTable")
 Operation: TypeAlias = Callable[[Sequence[Any]], Any]
-"""One number of several, whether these are tensors or floats."""
+"""A function of several numbers, which are tensors or floats."""
 
 
-# The numbers of a result: one table by scope each.
+# Numbers of a result: one table by scope each.
 TABLES = ("values", "bias", "remainder", "completeness")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class ScopeTable(Values, Mapping[str, Tensor]):
-    """Tensors by scope: `table[scope]` is `Float[layer ...]`, `table[scope, layer]` one layer's, -1 the last one held."""
+    """Tensors by scope: `table[scope]` is `Float[layer ...]`, `table[scope, layer]` one layer's, -1 the last one."""
 
     data: Mapping[str, Tensor] = dataclasses.field(default_factory=dict)
     """By scope, in sequence."""
@@ -53,7 +53,7 @@ class ScopeTable(Values, Mapping[str, Tensor]):
 
     @strict
     def faults(self) -> Iterator[str]:
-        """Layers that do not ascend from 0 on, or numbers of other layers than there are."""
+        """Layers that do not ascend from 0, or numbers for other layers."""
         if list(self.layers) != sorted({layer for layer in self.layers if layer >= 0}):
             yield f"layers={brief(self.layers)}, expected ascending numbers from 0 on"
         for scope, rows in self.data.items():
@@ -61,7 +61,7 @@ class ScopeTable(Values, Mapping[str, Tensor]):
                 yield f"{scope} has shape {tuple(rows.shape)}, expected {len(self.layers)} layers"
 
     def each(self: Table, function: Callable[[Tensor], Tensor]) -> Table:
-        """The table with a function applied to every scope's numbers."""
+        """Table with a function applied to the numbers of every scope."""
         return dataclasses.replace(self, data={scope: function(rows) for scope, rows in self.data.items()})
 
     def _missing(self, scope: object) -> str:
@@ -82,34 +82,34 @@ class ScopeTable(Values, Mapping[str, Tensor]):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class HeadTable(ScopeTable):
-    """The same by attention head: `table[scope, layer]` is `Float[head query key]`, its first axis named by `channels`.
+    """Table by attention head: `table[scope, layer]` is `Float[head query key]`, and `channels` names its first axis.
 
-    Empty where no heads were asked for.
+    Empty without `heads=`.
     """
 
     channels: tuple[str, ...] = ()
     """Names of the head axis: "head 0", ..., and "residual", last."""
 
     def _missing(self, scope: object) -> str:
-        none = "no heads here: these maps were made without. contribution_maps(model, input, heads=True) has them."
+        none = "these maps have no heads: use contribution_maps(model, input, heads=True)."
         return super()._missing(scope) if self.channels else none
 
 
 class ExpertTable(HeadTable):
-    """The same by expert of a mixture of experts: "expert 0", ..., and "no expert", last."""
+    """Table by expert of a mixture of experts: "expert 0", ..., and "no expert", last."""
 
     def _missing(self, scope: object) -> str:
-        none = "no experts here: these maps were made without. contribution_maps(model, input, experts=True) has them."
+        none = "these maps have no experts: use contribution_maps(model, input, experts=True)."
         return super()._missing(scope) if self.channels else none
 
 
 class Arithmetic(NamedTuple):
-    """What becomes of the fields of several results that become one; every other field is the first's.
+    """How fields of several results are combined; every other field is that of the first.
 
-    `same` must be equal. `joined` are labels: texts, sequences of them or texts by name; where they differ, each different one is
-    named. `numbers` are computed: tensors, floats, or tables of them by name, in which what one result lacks is 0; None of None.
-    `largest` are errors, of which the worst is kept, and truth values, of which one is enough. `rows` names rows, their places
-    and their numbers, such as of biases: rows that one result lacks are 0.
+    `same` must be equal. `joined` are labels: texts, sequences of texts or texts by name; different ones are joined. `numbers` are
+    computed: tensors, floats, or tables of them by name, in which missing ones are 0; None stays None. `largest` are errors, of
+    which the largest is kept, and truth values, which are or-ed. `rows` has fields for names, layers and numbers of rows, such as
+    biases: missing rows are 0.
     """
 
     same: tuple[str, ...] = ()
@@ -120,17 +120,17 @@ class Arithmetic(NamedTuple):
 
 
 def combined(results: Sequence[One], operation: Operation, between: str, verb: str, fields: Arithmetic) -> One:
-    """Results as one.
+    """One result from several.
 
     Args:
         results: One or more.
-        operation: What is computed of each cell's numbers.
-        between: What joins labels that differ.
-        verb: What is done, for the error.
-        fields: What becomes of each field.
+        operation: Function of each cell's numbers.
+        between: Separator of labels that differ.
+        verb: Name of the operation, for the error.
+        fields: How fields are combined.
 
     Raises:
-        InputError: if they do not describe the same cells.
+        InputError: if the results have different cells.
     """
     first = results[0]
     refuse_different(results, fields.same, verb)
@@ -158,7 +158,7 @@ def refuse_different(results: Sequence[Any], names: Iterable[str], verb: str) ->
     """Refuse results that differ in one of these attributes.
 
     Raises:
-        InputError: naming it, with both values.
+        InputError: with its name and both values.
     """
     for name in names:
         first, *others = map(attrgetter(name), results)
@@ -168,12 +168,12 @@ def refuse_different(results: Sequence[Any], names: Iterable[str], verb: str) ->
 
 
 def pairwise(operation: Callable[[Any, Any], Any]) -> Operation:
-    """An operation on two numbers, from the left: ((a, b), c)."""
+    """A binary operation applied from the left: ((a, b), c)."""
     return lambda numbers: reduce(operation, numbers)
 
 
 def weighed(factors: Sequence[float]) -> Operation:
-    """The sum of numbers times factors, one for each result."""
+    """Weighted sum, with one factor per result."""
 
     def total(numbers: Sequence[Any]) -> Any:
         products = [factor * number for factor, number in zip(factors, numbers, strict=True)]
@@ -183,20 +183,20 @@ def weighed(factors: Sequence[float]) -> Operation:
 
 
 def alike(results: object, kind: type[One], made_by: str) -> list[One]:
-    """One result or more of which there is a mean.
+    """Checked results for a mean.
 
     Args:
-        results: As a caller gave them.
-        kind: What they must be.
-        made_by: What makes lists of them, for the error.
+        results: The caller's argument.
+        kind: Class of the results.
+        made_by: Function that returns lists of them, for the error.
 
     Raises:
-        InputError: if there is none, or one is of another kind, quantity, model or rules.
+        InputError: if there is none, or if one differs in class, quantity, model or rules.
     """
     given = list(results) if isinstance(results, Iterable) and not isinstance(results, kind) else []
     if not given or not all(isinstance(result, kind) for result in given):
         raise InputError(
-            f"mean: expected one result or more, as {made_by} gives them for a list of texts; got a {type(results).__name__}."
+            f"mean: expected one result or more, as {made_by} returns for a list of texts; got a {type(results).__name__}."
         )
     refuse_mixed(given, "average")
     return given
@@ -231,7 +231,7 @@ def _computed(numbers: Sequence[Any], operation: Operation) -> Any:
 
 
 def _rows(results: Sequence[Result], operation: Operation, fields: tuple[str, str, str]) -> dict[str, Any]:
-    """Rows by name, of results that need not have the same ones; the second row of a name is not the first."""
+    """Rows by name, for results that may have different rows; equal names are numbered."""
     names, places, numbers = fields
     keys = [
         [(name, own[:at].count(name)) for at, name in enumerate(own)] for own in (getattr(r, names) for r in results)

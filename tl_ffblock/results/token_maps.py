@@ -1,7 +1,7 @@
-"""TokenMaps: any token-to-token maps of one sequence, contributions and attention patterns alike; and scores of attention.
+"""TokenMaps: token-to-token maps of any kind for one sequence, and attention scores.
 
-What is written for `TokenMaps` serves every kind of map; measures read it.
-A map is `[query, key]`: row = the position that is written, column = the source token.
+Functions for `TokenMaps` work with every kind of map, such as contributions and attention patterns. A map is `[query, key]`: a row
+is the destination, a column is the source token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,26 +23,26 @@ from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
 
-# The kind of attention weights.
+# Kind of attention weights.
 ATTENTION = "attention"
-# The kind of maps whose cells are shares of what a row takes from all other tokens.
+# Kind of maps whose cells are shares of a row without its own token.
 SHARES = "shares of other tokens"
-# What a column is of maps between tokens.
+# Column kind of maps between tokens.
 BETWEEN_TOKENS = "key"
 
 
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenMaps(Result):
-    """Maps by layer and channel; the channels are scopes or attention heads.
+    """Maps by layer and channel; channels are scopes or attention heads.
 
-    `maps[channel]` is `Float[layer query key]`, `maps[channel, layer]` is `Float[query key]` with the
-    model's own layer number, negative ones counted from the last layer held.
+    `maps[channel]` is `Float[layer query key]`. `maps[channel, layer]` is `Float[query key]`, with the model's layer number or a
+    negative one from the last layer.
     """
 
     values: Float[Tensor, "layer channel query key"]
     tokens: tuple[str, ...]
-    """The tokens as the tokenizer shows them, or ids as text where there is no tokenizer."""
+    """Tokens as the tokenizer shows them, or ids as text without a tokenizer."""
     layers: tuple[int, ...]
     """Layer numbers of the model, ascending."""
     channels: tuple[str, ...]
@@ -50,30 +50,30 @@ class TokenMaps(Result):
     queries: tuple[int, ...]
     """Position of each row."""
     causal: bool
-    """Whether a position sees only itself and earlier ones."""
+    """Whether a position attends only to itself and earlier ones."""
     model: str = "model"
     """Name of the model, for labels."""
     signed: bool = False
-    """True where values can be negative, as in a difference."""
+    """True if values can be negative, as in a difference."""
     kind: str = "contributions"
-    """What the values are, in a reader's words: "contributions" or "attention"."""
+    """Kind of the values: "contributions" or "attention"."""
     layered: bool = True
-    """False where the one layer of `layers` stands for the whole model, as of a logit's shares."""
+    """False if the single layer stands for the whole model, as for attributions of a logit."""
     column: str = BETWEEN_TOKENS
-    """What a column is: "key", the token that a row takes from; else numbers by position, in one row that is not a query: shares
-    "written at" the column's position, or "flowing at" it."""
+    """Kind of the columns: "key", a source token. Other kinds are numbers by position, in a single row that is not a query:
+    attributions "written at" the column's position, or "flowing at" it."""
     provenance: Mapping[str, str] = field(default_factory=dict)
-    """How the numbers were made, the fingerprint of the model's weights among it."""
+    """Settings of the computation, including the fingerprint of the model's weights."""
     whole: bool = True
-    """Whether every token that a row takes from is a column. Of some alone, such as named positions, rows have no shares."""
+    """Whether all source tokens of a row are columns. With only some, such as named positions, rows have no shares."""
     sides: tuple[str, ...] = ()
-    """Of a difference: names of the two that it is of, the first less the second."""
+    """Names of both sides of a difference, first minus second."""
 
     def __post_init__(self) -> None:
         """Refuse labels that do not fit the numbers.
 
         Raises:
-            InputError: if the shape is another than the labels', or a label is missing, repeated or out of range.
+            InputError: if the shape differs from that of the labels, or if a label is missing, repeated or out of range.
         """
         axes = {"layers": self.layers, "channels": self.channels, "queries": self.queries, "tokens": self.tokens}
         shape = tuple(len(labels) for labels in axes.values())
@@ -86,20 +86,22 @@ class TokenMaps(Result):
         if list(self.layers) != sorted(set(self.layers)):
             raise InputError(f"layers={self.layers}: expected ascending numbers, each once.")
         if len(set(self.channels)) != len(self.channels):
-            raise InputError(f"channels={self.channels}: a name stands twice, so it names no map.")
+            raise InputError(f"channels={self.channels}: expected each name once.")
         if not all(0 <= query < len(self.tokens) for query in self.queries):
             raise InputError(f"queries={self.queries}: expected positions from 0 to {len(self.tokens) - 1}.")
         if self.by_position and len(self.queries) != 1:
-            raise InputError(f"column={self.column!r} with {len(self.queries)} rows: numbers by position have one.")
+            raise InputError(
+                f"column={self.column!r} with {len(self.queries)} rows: expected one row for numbers by position."
+            )
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """What must be the same of maps of which there is a mean: quantity, model and weights, how they were made."""
+        """What maps must have in common to be averaged: quantity, model and weights, settings."""
         return identity_of(self.kind, self.model, self.provenance)
 
     @property
     def by_position(self) -> bool:
-        """Whether a cell is a number of its column's position alone, and of no query."""
+        """Whether cells are numbers by position, without a query."""
         return self.column != BETWEEN_TOKENS
 
     @classmethod
@@ -111,18 +113,17 @@ class TokenMaps(Result):
         causal: bool | None = None,
         model: str = "model",
     ) -> "TokenMaps":
-        """Attention of one's own as maps of heads, given as BertViz takes it and Hugging Face has it in `outputs.attentions`.
+        """Your own attention as maps of heads, in the format of BertViz and of `outputs.attentions` of Hugging Face.
 
         Args:
-            attention: A tensor a layer, [1 head query key] or [head query key], rows the tokens that look; layers are numbered
-                from 0.
-            tokens: The tokens, as many as rows and columns.
-            causal: Whether a position sees only itself and earlier ones; None means if no weight lies on a later one.
+            attention: One tensor per layer, [1 head query key] or [head query key]; layers are numbered from 0.
+            tokens: The tokens, one per row and column.
+            causal: Whether a position attends only to itself and earlier ones; None means if all later weights are 0.
             model: Name of the model, for labels.
 
         Raises:
-            InputError: for another shape, layers of different shapes, negative weights or no numbers, or weights on later
-                tokens where `causal` says that there are none.
+            InputError: for another shape, layers of different shapes, negative weights or NaN, or weights on later tokens with
+                `causal=True`.
         """
         layers = _by_layer(attention, tokens)
         n = len(tokens)
@@ -134,10 +135,10 @@ class TokenMaps(Result):
             )
         values = torch.stack(layers)
         if not bool((values >= 0).all()) or not bool(values.isfinite().all()):
-            raise InputError("attention holds negative weights or no numbers: expected weights after the softmax.")
+            raise InputError("attention has negative weights or NaN: expected weights after the softmax.")
         later = bool(values.triu(1).any())
         if causal and later:
-            raise InputError("causal=True, but some weights lie on later tokens.")
+            raise InputError("causal=True, but some weights of later tokens are not 0. Use causal=False.")
         return cls(
             values=values,
             tokens=tuple(tokens),
@@ -157,12 +158,12 @@ class TokenMaps(Result):
         return maps if layer is None else maps[self.layers.index(layer_number(layer, self.layers))]
 
     def to_circuitsvis(self, layer: int, channel: str | None = None, *, height: int = 640) -> Any:
-        """All channels of a layer by CircuitsVis's `AttentionHeads`, or one by `AttentionPattern`.
+        """All channels of a layer as CircuitsVis's `AttentionHeads`, or one as `AttentionPattern`.
 
         Args:
             layer: Layer number, negative ones from the end.
             channel: One channel, such as "head 3"; None means all.
-            height: Pixels of the frame in a notebook.
+            height: Height of the frame in pixels.
 
         Raises:
             InputError: for an unknown layer, maps with a choice of queries, and numbers by position.
@@ -172,11 +173,11 @@ class TokenMaps(Result):
         return views().circuitsvis_view(self, channel, layer, "heads", height)
 
     def reachable(self) -> Bool[Tensor, "query key"]:
-        """The cells that can be non-zero: all, or key <= query in a causal model."""
+        """Cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Long form: one row per channel, layer, query and key, with both tokens and the value; cells that are NaN have none.
+        """Long form: one row per channel, layer, query and key, with both tokens and the value; no rows for NaN.
 
         Numbers by position have no query: layer, channel, position, token, value.
         """
@@ -198,19 +199,19 @@ class TokenMaps(Result):
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class AttentionScores(Result):
-    """Why heads attend: `score[i, j] = scale * sum_e query[i, e] key[j, e]`, whose softmax over j is the pattern.
+    """Scores of attention: `score[i, j] = scale * sum_e query[i, e] key[j, e]`, whose softmax over j is the pattern.
 
-    Query and key as attention multiplied them, after any rotation (RoPE) and norm of their own. That the softmax of the
-    scores is the run's own pattern was checked when they were made; `error` is the largest difference.
+    Queries and keys are those that attention multiplies, after rotation (RoPE) and their own norms. The softmax of the scores was
+    compared with the model's attention pattern; `error` is the largest difference.
     """
 
     query: Float[Tensor, "layer head query d_head"]
     key: Float[Tensor, "layer head key d_head"]
-    """Of a key-value head once for each of the heads that share it."""
+    """A key-value head is repeated for each head that shares it."""
     pattern: Float[Tensor, "layer head query key"]
-    """The run's own, after softmax."""
+    """The model's attention pattern, after softmax."""
     scale: tuple[float, ...]
-    """By layer: the model's own, as a rule 1 / sqrt(d_head) everywhere."""
+    """By layer: the model's scale, usually 1 / sqrt(d_head)."""
     error: float
     tokens: tuple[str, ...]
     layers: tuple[int, ...]
@@ -222,32 +223,32 @@ class AttentionScores(Result):
     causal: bool
     model: str = "model"
     fingerprint: str = ""
-    """Of the model's weights; empty where it is not known."""
+    """Fingerprint of the model's weights; empty if it is not known."""
     value_norms: Float[Tensor, "layer head key"] | None = None
-    """`||v W_O||` with the value's bias: what each key's token would write through the head. None in files of version 0.2."""
+    """`||v W_O||` of each key, with the value's bias. None in files of version 0.2."""
 
     @property
     def score(self) -> Float[Tensor, "layer head query key"]:
-        """What is soft-maxed; minus infinity where the run gave no weight: later keys, and those of a window."""
+        """Scores before the softmax; minus infinity where attention has no weight: later keys, and keys outside a window."""
         scale = torch.tensor(self.scale, dtype=self.query.dtype)[:, None, None, None]
         scores = scale * (self.query @ self.key.transpose(-1, -2))
         return scores.masked_fill(self.pattern == 0, -torch.inf)
 
     @property
     def value_weighted(self) -> Float[Tensor, "layer head query key"]:
-        """What reaches the query from each key: `pattern ||v W_O||` (Kobayashi et al. 2020), as `attention_maps` has it.
+        """Value-weighted attention: `pattern ||v W_O||` (Kobayashi et al. 2020), as in `attention_maps`.
 
         Raises:
-            InputError: if the file that these scores come from has no norms of values.
+            InputError: if the scores are from a file without norms of values.
         """
         if self.value_norms is None:
             raise InputError(
-                "value_norms=None: these scores are of a file of version 0.2, which has none; make them again."
+                "value_norms=None: these scores are from a file of version 0.2, which has none. Compute them again."
             )
         return self.pattern * self.value_norms[:, :, None]
 
     def products(self, layer: int, head: int, query: int, key: int) -> Float[Tensor, " d_head"]:
-        """The terms of one score, by dimension of the head: `scale * query * key`.
+        """Terms of one score by dimension of the head [d_head]: `scale * query * key`.
 
         Args:
             layer: Layer number, negative ones from the end.
@@ -256,7 +257,7 @@ class AttentionScores(Result):
             key: Position of the column.
 
         Raises:
-            InputError: if one of them is not held.
+            InputError: if one of them is not in the result.
         """
         for name, number, held in (
             ("head", head, self.heads),
@@ -264,12 +265,12 @@ class AttentionScores(Result):
             ("key", key, range(len(self.tokens))),
         ):
             if number not in held:
-                raise InputError(f"{name}={number}: these scores hold {name} {spans(tuple(held))}.")
+                raise InputError(f"{name}={number}: expected {name} {spans(tuple(held))}.")
         at = self.layers.index(layer_number(layer, self.layers)), self.heads.index(head)
         return self.scale[at[0]] * self.query[at][self.queries.index(query)] * self.key[at][key]
 
     def token_maps(self) -> TokenMaps:
-        """The pattern as maps, heads as channels."""
+        """The pattern as maps, with heads as channels."""
         return TokenMaps(
             values=self.pattern,
             tokens=self.tokens,
@@ -300,28 +301,28 @@ class AttentionScores(Result):
 
 
 def without_queries(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of numbers by position: its key is the position, and its one query says nothing."""
+    """A table of numbers by position: the key is called position, and the query is dropped."""
     named = {"key": "position", "key_token": "token"}
     return frame.drop(columns=["query", "query_token"]).rename(columns=named)
 
 
 def reachable_cells(queries: Sequence[int], n_keys: int, causal: bool) -> Bool[Tensor, "query key"]:
-    """The cells that can be non-zero: all, or key <= query in a causal model."""
+    """Cells that can be non-zero: all, or key <= query in a causal model."""
     keys = torch.arange(n_keys)
     rows = torch.tensor(queries)[:, None]
     return keys <= rows if causal else torch.ones(len(queries), n_keys, dtype=torch.bool)
 
 
 def _by_layer(attention: object, tokens: object) -> list[Tensor]:
-    """A tensor [head query key] for each layer.
+    """One tensor [head query key] per layer.
 
     Raises:
-        InputError: for anything that is not a list of tensors, or tokens that are not a list of texts.
+        InputError: for anything else than a list of tensors, or tokens that are not a list of texts.
     """
     layers = list(attention) if isinstance(attention, Iterable) and not isinstance(attention, str) else ["none"]
     if any(isinstance(weights, str) for weights in layers):
         raise InputError(f"attention={brief(attention)}: expected a list of tensors [head query key], one per layer.")
     if not isinstance(tokens, Sequence):
-        raise InputError(f"tokens={brief(tokens)}: expected the tokens as texts, one for each row and column.")
+        raise InputError(f"tokens={brief(tokens)}: expected the tokens as texts, one per row and column.")
     tensors = [torch.as_tensor(weights).detach().cpu() for weights in layers]
     return [weights[0] if weights.ndim == 4 and len(weights) == 1 else weights for weights in tensors]

@@ -1,4 +1,4 @@
-"""Tokens as a reader can see them."""
+"""Readable labels of tokens, and positions of named tokens."""
 
 import re
 from collections import Counter
@@ -13,25 +13,25 @@ from tl_ffblock.signatures import strict, whole
 TokenLike: TypeAlias = str | tuple[str, int] | int
 """A token as text, which occurs once; a token and which of its occurrences, from 0; or a position."""
 
-# Between the two labels of a difference's position: the first's, then the second's that is subtracted.
+# Separator of the two labels of a difference's position.
 BETWEEN_SIDES = " / "
-# What joins pictographs to one, such as a family; elsewhere it is invisible, and written as its code.
+# Zero-width joiner of pictographs, such as a family; elsewhere it is invisible, and shown as its code.
 JOINER = re.compile("(?<=[\u2190-\U0001faff])\u200d(?=[\u2190-\U0001faff])")
-# Of the name of a difference's side.
+# Largest length of the name of a difference's side.
 MOST_LETTERS = 60
-# Different tokens that a label of several results names; further ones become an ellipsis.
+# Largest number of different tokens in a joined label; further ones become an ellipsis.
 MOST_NAMES = 3
 
-# What tokenizers write behind each of two sentences.
+# Separators that tokenizers put after each of two sentences.
 SEPARATORS = ("[SEP]", "</s>")
-# Parts of a text that a reader can tell apart.
+# Largest number of segments that a reader can distinguish.
 MOST_SEGMENTS = 6
 
 
 def visible(token: str) -> str:
-    """A token with its white space made visible: `·` space, `↵` newline, `⇥` tab; empty text is `∅`.
+    """A token with visible white space: `·` space, `↵` newline, `⇥` tab; empty text is `∅`.
 
-    Between the two tokens of a difference's label stays what divides them.
+    The separator between both tokens of a difference's label is kept.
     """
     sides = token.split(BETWEEN_SIDES)
     if len(sides) > 1 and all(sides):
@@ -43,7 +43,7 @@ def visible(token: str) -> str:
 
 
 def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Tokens made visible; those that occur several times with their position: `·John@4`."""
+    """Visible tokens; tokens that occur several times have their position: `·John@4`."""
     names = [visible(token) for token in tokens]
     counts = Counter(names)
     return tuple(f"{name}@{place}" if counts[name] > 1 else name for place, name in enumerate(names))
@@ -53,19 +53,19 @@ def told_apart(tokens: Sequence[str]) -> tuple[str, ...]:
 def find_positions(results: Any, /, **named: TokenLike | Sequence[TokenLike]) -> dict[str, list[int]]:
     """Positions of named tokens in every prompt: `find_positions(results, IO=[" Mary", " Anna"], S2=(" John", 1), END=-1)`.
 
-    What it returns is the `positions` of `ffb.average` and of every other call that aligns prompts by name.
+    The result can be passed as `positions` to `ffb.average` and to every other call that aligns prompts by name.
 
     Args:
         results: Results of several prompts or of one, or their tokens as texts: a list, or a list of lists.
-        **named: By name a token for all prompts, or a list with one per prompt. A token is the text that the result shows, of a pair
-            of prompts the clean one's; its space may be missing where no token has the text as it is. A text that occurs more than
-            once needs its number: (" John", 0) is the first, (" John", -1) the last. A whole number is a position.
+        **named: By name a token for all prompts, or a list with one per prompt. A token is the text that the result shows (for a
+            pair of prompts, that of the clean one). Its space may be omitted if no token has the text without it. A text that
+            occurs several times needs a number: (" John", 0) is the first, (" John", -1) the last. A whole number is a position.
 
     Returns:
         By name a list of positions, one per prompt.
 
     Raises:
-        InputError: if there is no such token in a prompt, or there are several, with the tokens of the prompt.
+        InputError: if a prompt has no such token, or several, with the tokens of the prompt.
     """
     one = hasattr(results, "to_dataframe") and not isinstance(results, list)
     listed = [results] if one or all(isinstance(token, str) for token in several(results)) else several(results)
@@ -88,10 +88,10 @@ def find_positions(results: Any, /, **named: TokenLike | Sequence[TokenLike]) ->
 
 
 def texts_of(result: Any) -> tuple[str, ...]:
-    """The tokens of a result, or a list of them, as texts.
+    """Tokens of a result, or a list of tokens, as texts.
 
     Raises:
-        InputError: if it has none.
+        InputError: if there are none.
     """
     held = (
         result if isinstance(result, Sequence) else getattr(result, "labels", None) or getattr(result, "tokens", None)
@@ -126,25 +126,25 @@ def _position(name: str, given: TokenLike, prompt: tuple[int, Sequence[str]]) ->
 
 
 def shortened(tokens: Sequence[str], most: int = 100) -> str:
-    """All tokens in one line, made visible and cut at so many characters."""
+    """All tokens in one line, visible and cut to `most` characters."""
     text = " ".join(visible(token) for token in tokens)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def alignment(clean: Sequence[str], corrupted: Sequence[str]) -> str:
-    """Where two texts of unlike lengths differ, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
+    """Differences of two texts with different numbers of tokens, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
     spans = SequenceMatcher(None, clean, corrupted, autojunk=False).get_opcodes()
     apart = [f"{[*clean[a:b]]}@{a} against {[*corrupted[c:d]]}@{c}" for tag, a, b, c, d in spans if tag != "equal"]
     return brief(", ".join(apart), 400).strip('"')
 
 
 def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
-    """Names of the two sides of a difference, in quotation marks: their texts from where they differ, else their models.
+    """Names of the two sides of a difference, in quotation marks: their texts from the first difference, else their models.
 
     Args:
-        first: The first's tokens.
-        second: Those of what is subtracted, as many.
-        models: Both models' names.
+        first: Tokens of the first.
+        second: Tokens of the second, which is subtracted; equally many.
+        models: Names of both models.
     """
     apart = [place for place, (mine, theirs) in enumerate(zip(first, second, strict=True)) if mine != theirs][:1]
     if apart:
@@ -155,7 +155,7 @@ def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str
 
 
 def joined(labels: Sequence[str], between: str) -> str:
-    """One label for several: each different one once, in order; "she|he|…" where there are more than three."""
+    """One label for several: each different one once, in order; "she|he|…" for more than three."""
     names = list(dict.fromkeys(labels))
     return between.join(names[:MOST_NAMES] + ["…"] * (len(names) > MOST_NAMES))
 
@@ -165,21 +165,21 @@ _SPACES = (" ", "Ġ", "▁")
 
 
 def special_positions(tokens: Sequence[str]) -> tuple[int, ...]:
-    """Positions of tokens that have the form of special ones, `[CLS]`, `<s>`, `<|im_start|>`; a mask stands for a word."""
+    """Positions of special tokens by their form, `[CLS]`, `<s>`, `<|im_start|>`; a mask token is not special."""
     return tuple(position for position, token in enumerate(tokens) if _SPECIAL.fullmatch(token))
 
 
 def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tuple[tuple[str, int], ...]:
-    """Names of the segments of a text and where each begins, in order.
+    """Names and start positions of the segments of a text, in order.
 
     Args:
-        tokens: The text.
-        given: Where each segment begins, by its name; None means the sentences A and B, where one separator
-            (`[SEP]`, `</s></s>`) stands between two texts, and else no segments.
+        tokens: Tokens of the text.
+        given: Start position of each segment by name; None means sentences A and B if one separator (`[SEP]`, `</s></s>`) is
+            between two texts, and else no segments.
 
     Raises:
-        InputError: if the first segment does not begin at 0, two begin at one position, one is beyond the text, or there
-            are more than `MOST_SEGMENTS`.
+        InputError: if the first segment does not start at 0, two start at one position, one is outside the text, or there are
+            more than `MOST_SEGMENTS`.
     """
     if given is None:
         separates = [token in SEPARATORS for token in tokens]
@@ -207,10 +207,10 @@ def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tup
 
 
 def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:
-    """For each token the number of its word, by the marks that tokenizers leave.
+    """Number of each token's word, by the marks of the tokenizer.
 
-    Where a token begins with `##`, such tokens continue a word. Where tokens begin with white space (or its marks), those that
-    begin with a letter or digit continue what stands before them, if that ends with one. Else every token is a word.
+    If tokens begin with `##`, these continue a word. If tokens begin with white space (or its marks), those that begin with a letter
+    or digit continue the token before, if that ends with one. Else every token is a word.
     """
     pieces = any(token.startswith("##") and len(token) > 2 for token in tokens)
     spaced = any(token.startswith(_SPACES) and len(token) > 1 for token in tokens)

@@ -1,4 +1,4 @@
-"""Words: tokens of a result grouped to words, spans of a text, or named groups, in rows and columns."""
+"""Tokens of a result grouped to words, spans of a text, or named groups, in rows and columns."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -18,40 +18,40 @@ from tl_ffblock.results.tokens import special_positions, word_numbers
 from tl_ffblock.signatures import strict, whole
 
 Span: TypeAlias = str | tuple[str, int] | tuple[int, int] | Sequence[int] | int
-"""A text, a text and which of its occurrences, first and last character + 1, or positions."""
+"""A text; a text and the number of its occurrence; first and last character + 1; or positions."""
 Groups: TypeAlias = Mapping[str, Span] | Sequence[int] | None
 Members: TypeAlias = Bool[np.ndarray, "group token"]
 RowsBy: TypeAlias = Literal["sum", "mean"]
-"""What becomes of the rows of a group."""
+"""How the rows of a group are combined."""
 _CONTINUES = re.compile(r"^##(?=.)")
-"""What WordPiece puts before a piece that continues a word."""
+"""WordPiece's prefix of a piece that continues a word."""
 _SPACE = re.compile(r"[\sĠĊ▁]+")
-"""White space and the marks that tokenizers have for it."""
+"""White space and its marks in tokenizers."""
 
 
 @strict
 def group_tokens(result: Any, groups: Groups = None, *, text: str | None = None) -> TokenMaps:
-    """Maps with one row and one column per word, or per named span; tokens of no span stay as they are.
+    """Maps with one row and one column per word, or per named span; tokens without a span are kept.
 
-    A column is the sum over its tokens. A row depends on what the numbers are:
+    A column is the sum over its tokens. A row depends on the kind of numbers:
 
-    - Signed shares of a target, such as those of `attribute` and `attribute_continuation`: the sum of its tokens' rows, so that
-      all groups sum to what all tokens sum to.
+    - Signed attributions of a target, such as those of `attribute` and `attribute_continuation`: the sum of its tokens' rows, so that
+      groups and tokens have the same sum.
     - Attention: the mean of its tokens' rows, so that a row still sums to 1 (Clark et al. 2019, section 4.1).
-    - Norms, such as contributions and value-weighted attention: the norm of a sum is not the sum of norms, so each row is divided
-      by its sum first, and shares are grouped as attention is.
+    - Norms, such as contributions and value-weighted attention: each row is first divided by its sum, since the norm of a sum is not
+      the sum of norms. The shares are grouped as attention.
 
     Args:
-        result: `TokenMaps`, or a result that has them: of `attribute`, `attribute_continuation`, `contribution_maps`.
-        groups: None groups pieces of words by the marks of the tokenizer. A sequence has one number per token, that of its
-            group; a negative number leaves the token as it is. A mapping has spans by name: a text, `"the tall man"`;
-            `("John", 1)`, its second occurrence; positions, `[3, 4]` or `range(3, 5)`; or characters of `text`, `(9, 21)`.
-        text: What the model read, for spans of characters.
+        result: `TokenMaps`, or a result of `attribute`, `attribute_continuation` or `contribution_maps`.
+        groups: None groups pieces of words by the marks of the tokenizer. A sequence has one group number per token; a negative
+            number keeps the token. A mapping has spans by name: a text, `"the tall man"`; `("John", 1)`, its second occurrence;
+            positions, `[3, 4]` or `range(3, 5)`; or characters of `text`, `(9, 21)`.
+        text: The model's input text, for spans of characters.
 
     Raises:
-        InputError: if a span is not there or cuts a token, two spans overlap, a group has some of its tokens as rows only, or the
-            numbers have no sum, as differences of norms.
-        CompletenessError: if groups do not sum to what tokens do.
+        InputError: if a span does not exist or cuts a token, if spans overlap, if only some tokens of a group are rows, or if
+            the numbers cannot be summed, as in differences of norms.
+        CompletenessError: if groups and tokens have different sums.
     """
     maps = result if isinstance(result, TokenMaps) else getattr(result, "token_maps", lambda: None)()
     if not isinstance(maps, TokenMaps):
@@ -61,30 +61,32 @@ def group_tokens(result: Any, groups: Groups = None, *, text: str | None = None)
     members, labels = _groups(maps.tokens, groups, text)
     if maps.signed and ("contributions" in maps.kind or "value-weighted" in maps.kind):
         raise InputError(
-            f"{maps.kind} of {maps.model}: differences of norms, which do not sum to the difference of a group's norm. Group each "
+            f"{maps.kind} of {maps.model}: differences of norms cannot be summed to the difference of a group's norm. Group each "
             "result by itself and compare shares."
         )
     if not (maps.signed or maps.kind == ATTENTION):
         if not maps.whole:
-            raise InputError(f"{maps.kind} of {maps.model}: rows of named positions have no sum to be shares of.")
+            raise InputError(
+                f"{maps.kind} of {maps.model}: rows of named positions have no shares, since they lack other tokens."
+            )
         maps = replace(maps, values=shares(maps.values, "row"), kind=f"shares of each row's {maps.kind}")
-    # Shares of a target sum over rows, too; of attention a difference keeps the mean.
+    # Attributions are also summed over rows; a difference of attention keeps the mean.
     summed = maps.signed and ATTENTION not in maps.kind
     return grouped(maps, members, labels, "sum" if summed else "mean")
 
 
 def grouped(maps: TokenMaps, members: Members, labels: Sequence[str], rows: RowsBy) -> TokenMaps:
-    """Maps of groups of tokens: columns are sums, rows sums or means; cells that no token has stay NaN.
+    """Maps of groups of tokens: columns are sums, rows are sums or means; cells that no token has stay NaN.
 
     Args:
-        maps: Any maps, each row once.
-        members: Which tokens belong to each group, in the order of the groups.
-        labels: Of the groups.
-        rows: What becomes of the rows of a group.
+        maps: Maps with each row once.
+        members: Tokens of each group, in the order of the groups.
+        labels: Labels of the groups.
+        rows: How the rows of a group are combined.
 
     Raises:
-        InputError: if some but not all tokens of a group are rows, or a row stands twice.
-        CompletenessError: if groups do not sum to what their tokens do.
+        InputError: if only some tokens of a group are rows, or if a row occurs twice.
+        CompletenessError: if groups and tokens have different sums.
     """
     by_group = torch.from_numpy(members.astype(float)).to(maps.values)
     if maps.by_position:
@@ -95,8 +97,8 @@ def grouped(maps: TokenMaps, members: Members, labels: Sequence[str], rows: Rows
         if partly or len(set(maps.queries)) < len(maps.queries):
             raise InputError(
                 f"these maps have {len(maps.queries)} rows of {len(maps.tokens)} tokens or words, {brief(maps.queries)}: of "
-                f"{', '.join(map(repr, partly)) or 'no group'} some tokens are rows and some are not, or a row stands twice. Make the "
-                "maps with queries=None, or groups of rows alone."
+                f"{', '.join(map(repr, partly)) or 'no group'} some tokens are rows and some are not, or a row occurs twice. Compute the "
+                "maps with queries=None, or use groups of rows alone."
             )
         held = np.flatnonzero(inside.any(axis=1)).tolist()
         weights = by_group[held][:, list(maps.queries)]
@@ -108,7 +110,7 @@ def grouped(maps: TokenMaps, members: Members, labels: Sequence[str], rows: Rows
     everything = weights @ (cells * by_group.any(dim=0))
     missed = (values.sum(dim=-1) - everything.sum(dim=-1)).abs()
     if bool((missed > TOLERANCE[values.dtype] * everything.abs().sum(dim=-1)).any()):
-        raise CompletenessError(f"groups miss the sum of their tokens by {float(missed.max()):.1e}.")
+        raise CompletenessError(f"groups differ from the sum of their tokens by {float(missed.max()):.1e}.")
     if not bool(known.all()):
         values = values.where(weights @ known.to(values) @ by_group.T > 0, torch.nan)
     gaps = any(np.diff(np.flatnonzero(row)).max(initial=1) > 1 for row in members)
@@ -117,7 +119,7 @@ def grouped(maps: TokenMaps, members: Members, labels: Sequence[str], rows: Rows
 
 
 def _groups(tokens: Sequence[str], groups: Groups, text: str | None) -> tuple[Members, list[str]]:
-    """Which tokens belong to each group, in the order of their first tokens, and its name; a token of no group is one."""
+    """Tokens and name of each group, in the order of their first tokens; a token without a group is a group."""
     names: list[str] = []
     if isinstance(groups, Mapping):
         numbers = -1 - np.arange(len(tokens))
@@ -146,10 +148,10 @@ def _groups(tokens: Sequence[str], groups: Groups, text: str | None) -> tuple[Me
 
 
 def _positions(tokens: Sequence[str], name: str, span: Span, text: str | None) -> list[int]:
-    """The positions of a span: those of the tokens whose characters, white space apart, are those of the span.
+    """Positions of a span: those of the tokens with its characters, ignoring white space.
 
     Raises:
-        InputError: if there are none, several spans have the text, the span cuts a token, or tokens are not those of `text`.
+        InputError: if there are none, if several spans have the text, if the span cuts a token, or if tokens do not give `text`.
     """
     first, second = span if isinstance(span, tuple) and len(span) == 2 else (span, None)
     if not isinstance(first, str) and (second is None or whole(first) is None):
@@ -166,10 +168,12 @@ def _positions(tokens: Sequence[str], name: str, span: Span, text: str | None) -
     else:
         if text is None or _plain(text, read) != read:
             why = (
-                "no text is given" if text is None else f"text={brief(text)} is not what the tokens say, {brief(read)}"
+                "no text is given"
+                if text is None
+                else f"text={brief(text)} is not the text of the tokens, {brief(read)}"
             )
             raise InputError(
-                f"{said} are characters, and {why}. Give text=, what the model read; or positions as a list."
+                f"{said} are characters, and {why}. Pass text=, the model's input; or positions as a list."
             )
         start, stop = (len(_plain(text[: whole(end)], read)) for end in (first, second))
     places = [at for at, piece in enumerate(pieces) if piece and start <= begins[at] and ends[at] <= stop]
@@ -180,7 +184,7 @@ def _positions(tokens: Sequence[str], name: str, span: Span, text: str | None) -
 
 
 def _plain(text: str, like: str | int) -> str:
-    """A text without white space, and without capitals where what it is compared with has none."""
+    """A text without white space, and in lower case if the compared text is."""
     lower = isinstance(like, str) and like == like.lower()
     return _SPACE.sub("", _CONTINUES.sub("", text.lower() if lower else text))
 
@@ -188,7 +192,7 @@ def _plain(text: str, like: str | int) -> str:
 def _occurrence(
     needle: str, number: object, read: str, edges: tuple[np.ndarray, np.ndarray, np.ndarray], said: str
 ) -> tuple[int, int]:
-    """First and last character + 1 of an occurrence: of whole words where there are any, else of any characters."""
+    """First and last character + 1 of an occurrence: of whole words if there are any, else of any characters."""
     begins, ends, words = edges
     found = [(at.start(), at.start() + len(needle)) for at in re.finditer(f"(?={re.escape(needle)})", read) if needle]
     first, last = {*begins[np.diff(words, prepend=-1) != 0]}, {*ends[np.diff(words, append=-1) != 0]}
@@ -196,7 +200,7 @@ def _occurrence(
     which = 0 if number is None and len(found) == 1 else whole(number)
     if which is None or not -len(found) <= which < len(found):
         raise InputError(
-            f"{said}: this text occurs {len(found)} times in {brief(read, 400)} (white space apart). Expected a text that is there, "
-            "with its number where it occurs more than once: (text, 0) is the first; or positions as a list."
+            f"{said}: this text occurs {len(found)} times in {brief(read, 400)} (white space apart). Expected a text that occurs, "
+            "with its number if it occurs several times: (text, 0) is the first; or positions as a list."
         )
     return found[which]

@@ -1,4 +1,4 @@
-"""Still figures of Matplotlib of every kind of page, in its colours and shares, and of results that have a figure of their own."""
+"""Matplotlib figures of every kind of page, with its colours and numbers, and of results with a figure of their own."""
 
 import importlib.util
 import io
@@ -72,7 +72,7 @@ Cells = Float64[np.ndarray, "row column"]
 
 
 def still_of(data: PageData) -> bytes | None:
-    """What a page opens with as a PNG of few colours; None where Matplotlib is not installed."""
+    """PNG with few colours of a page's opening view; None without Matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
         return None
     from PIL import Image  # which Matplotlib needs, too
@@ -90,11 +90,11 @@ def still_of(data: PageData) -> bytes | None:
 def validation_figure(
     result: CausalValidation, *, cells: CellChoice = "off-diagonal", width: float | None = None
 ) -> Any:
-    """Mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
+    """Figure of the mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
 
     Args:
         result: Cells with their predictors and effects.
-        cells: Which cells are correlated.
+        cells: Cells that are correlated.
         width: Inches; None means by the number of panels.
     """
     from matplotlib.lines import Line2D
@@ -135,10 +135,10 @@ def validation_figure(
 @figure_of.register(CircuitFaithfulness)
 @strict
 def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -> Any:
-    """Faithfulness by circuit size, with its interval over pairs; CMD is the area between the line and 1.
+    """Figure of faithfulness by circuit size, with its interval over pairs; CMD is the area between the line and 1.
 
     Args:
-        result: Of circuits of several sizes.
+        result: Faithfulness of circuits of several sizes.
         width: Inches; None means one column of a paper.
     """
     table = result.to_dataframe().sort_values("edges", kind="stable")
@@ -164,7 +164,7 @@ def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -
 @figure_of.register(EdgeEffects)
 @strict
 def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, width: float | None = None) -> Any:
-    """Estimates of edges over their measured effects, or without estimates the graph.
+    """Figure of estimates of edges over their measured effects, or without estimates the graph.
 
     Args:
         result: Measured effects.
@@ -180,11 +180,11 @@ def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, wid
 
 
 def page_figure(data: PageData, width: float | None = None) -> Any:
-    """What a page opens with.
+    """Figure of the view with which a page opens.
 
     Args:
-        data: Of the page.
-        width: Inches; None means that of the kind of picture.
+        data: Data of the page.
+        width: Inches; None means the default of the kind of figure.
     """
     blocks, start = data.runs[0].blocks, data.start
     if start.view == "overview":
@@ -202,11 +202,11 @@ def page_figure(data: PageData, width: float | None = None) -> Any:
 
 
 def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> Any:
-    """The map that a page opens with, or before, after and difference; cells as shares of the others where the page's are.
+    """Figure of the map with which a page opens, or before, after and difference; cells are shares if the page's are.
 
     Args:
-        data: Of the page.
-        against: The channel to compare with; None means that there is none.
+        data: Data of the page.
+        against: Channel to compare with; None means none.
         width: Inches; None means one column of a paper for one map, two for three.
     """
     run, start = data.runs[data.start.run], data.start
@@ -342,10 +342,10 @@ def heat_map(
     width: float | None = None,
     caption: str | None = None,
 ) -> Any:
-    """A table of numbers as a Matplotlib figure: colours that end at the 99th percentile of sizes, grey where there is no number.
+    """Heat map of a table of numbers as a Matplotlib figure. Colours end at the 99th percentile of absolute values; NaN is grey.
 
     Args:
-        values: [row column], such as [layer head], [layer position], [layer neuron]: a tensor, an array, or a pandas table of
+        values: [row column], such as [layer head], [layer position], [layer neuron]: a tensor, an array, or a pandas table with
             one number per cell, such as `table.pivot(index="layer", columns="channel", values="previous")`, with its labels.
         rows: A label per row; None means those of the table, else numbers.
         columns: A label per column, likewise.
@@ -358,7 +358,7 @@ def heat_map(
         caption: Below the figure; None means none.
 
     Raises:
-        InputError: if the values have not two axes, or there is not one label per row and column.
+        InputError: if the values do not have two axes, or there is not one label per row and column.
     """
     table = values if isinstance(values, pd.DataFrame) else pd.DataFrame(_numbers(values, 2))
     labels = [table.index if rows is None else rows, table.columns if columns is None else columns]
@@ -392,19 +392,19 @@ def scatter(
     width: float | None = None,
     caption: str | None = None,
 ) -> Any:
-    """Two numbers per thing as a Matplotlib figure, with the line of equal numbers and Pearson's r.
+    """Scatter plot of two values per item as a Matplotlib figure, with the diagonal and Pearson's r.
 
     Args:
-        first: Of each thing, along the horizontal axis: a tensor or an array of any shape.
-        second: Of the same things, along the vertical axis.
-        names: What the two are.
-        labels: A name per thing; the `MOST_NAMED` that are largest in either are written.
-        title: Above the figure; r and the number of things follow.
+        first: Values on the horizontal axis: a tensor or an array of any shape.
+        second: Values of the same items on the vertical axis.
+        names: Labels of the axes.
+        labels: One name per item; the `MOST_NAMED` items with the largest values are labelled.
+        title: Title above the figure; r and the number of items are added.
         width: Inches; None means one column of a paper.
         caption: Below the figure; None means none.
 
     Raises:
-        InputError: if the two differ in shape, or have no number in common.
+        InputError: if both differ in shape, or have no finite numbers in common.
     """
     one, two = _numbers(first), _numbers(second)
     if one.shape != two.shape or not (known := np.isfinite(one) & np.isfinite(two)).any():
@@ -503,7 +503,7 @@ def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."
 
 
 def _overview_figure(data: PageData, width: float | None) -> Any:
-    """All layers: tokens' streams as wide as their shares, heads that carry across as arcs, heads; or what a token takes."""
+    """All layers: tokens' streams as wide as their attributions, heads between tokens as arcs, heads; or one token's sources."""
     run = data.runs[data.start.run]
     blocks = (b.json for b in run.blocks.values() if isinstance(b, DataBlock) and b.json["kind"] == "logit")
     block: Mapping[str, Any] | None = next(blocks, None)
@@ -590,7 +590,7 @@ def _draw_bands(
 
 
 def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]], limit: float, apart: float) -> None:
-    """The largest of what heads carry to another token, from the key's stream to the query's; the first have names, layers apart."""
+    """Arcs for the largest attributions of heads between tokens, from the key's stream to the query's; the first are labelled."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -613,7 +613,7 @@ def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]],
 
 
 def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> Any:
-    """The first map of numbers; of a continuation its matrix, of a target without maps its tokens' shares, else a table's bars."""
+    """The first map of numbers; for a continuation its matrix, for a target without maps its tokens' attributions, else bars."""
     if not data.maps and not data.rows:
         return _bars_figure(data, width)
     tokens = page.runs[0].tokens
@@ -644,7 +644,7 @@ def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
 
 
 def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
-    """Nodes by column and lane, the largest edges between them in the colours of their shares, names of the nodes of the largest."""
+    """Nodes by column and lane, the largest edges between them coloured by attribution, and names of their nodes."""
     from matplotlib.collections import LineCollection
 
     # Nodes of one column and lane are drawn one below the other: a lane is as high as the fullest of them.
@@ -673,12 +673,12 @@ def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
     place.spines["left"].set_visible(False)
     of = f" of {data.targets[0].name}" if data.targets else ""
     drawn = f"the {len(edges)} largest of {len(data.edges)} edges" if len(edges) < len(data.edges) else "all edges"
-    said = f"{model}. Lines: {drawn}; width is the share{of}. {SIGNS if data.targets else ''}"
+    said = f"{model}. Lines: {drawn}; width is the attribution{of}. {SIGNS if data.targets else ''}"
     return _framed(figure, data.heading, said)
 
 
 def _weight(edge: PageEdge) -> float:
-    """An edge's share of the first target, else its size."""
+    """An edge's attribution of the first target, else its size."""
     number = abs(edge.shares[0]) if edge.shares else edge.size
     return 0.0 if math.isnan(number) else number
 

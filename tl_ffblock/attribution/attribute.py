@@ -136,7 +136,7 @@ def attribute(
     Three rules say how modules are linearised:
 
     - `"path"`: attention patterns, norm scales and router weights are frozen. Activations are attributed by Integrated Gradients
-      from zero (eq. 12-14), as in the layer maps. Attributions of tokens and biases sum to the target.
+      from zero, as in `contribution_maps` (Kobayashi et al. 2024, eq. 12-14). Attributions of tokens and biases sum to the target.
     - `"patching"`: as "path", but attention patterns are differentiated. Attributions need not sum to the target. Use it to
       predict the effect of a changed prompt.
     - `"gradient"`: gradient x input. Attributions need not sum to the target.

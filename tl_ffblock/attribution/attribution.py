@@ -248,10 +248,10 @@ class Attribution(Result):
     def graph(self, keep: float = 0.9) -> AttributionGraph:
         """Pruned attribution graph of tokens, heads, feed-forwards and the residual stream. Edges into a node sum to it.
 
-        Nodes are tokens, the residual stream at layers' inputs ("L23.resid") and between heads and feed-forwards
-        ("L23.resid_mid", which parallel layers do not have), heads ("L23H3"), feed-forwards ("L23.mlp") and the target. Each
-        has a position. Their intercepts are compared with the named biases. Your hooks may scale any activation, and add to the
-        residual stream at layers' inputs and outputs. Additions elsewhere have no node, and are refused.
+        Nodes are tokens, heads ("L23H3"), feed-forwards ("L23.mlp"), the residual stream at layers' inputs ("L23.resid") and
+        after attention ("L23.resid_mid", not in parallel layers), and the target. Each has a position. Their intercepts are
+        compared with the named biases. Your hooks may scale any activation, and add to the residual stream at layers' inputs
+        and outputs. Additions elsewhere have no node, and are refused.
 
         Args:
             keep: Fraction of the sum of absolute edge weights to keep, largest first. All other edges go through the node "pruned".

@@ -4,8 +4,8 @@
     edge(s, r) = <J (out_s(corrupted) - out_s(clean)), df/d input_r>          Syed et al. 2023
 
 df/d input_r is the derivative through the receiver and all later layers, by the linearised rules. J is the Jacobian from the
-sender's output to the receiver's input along the residual stream, through norms of branches or of the stream, without attention
-and feed-forwards. With several steps, edges are the mean over integration steps (EAP-IG, Hanna et al. 2024).
+sender's output to the receiver's input along the residual stream, without attention and feed-forwards. It includes norms of
+branches and of the stream. With several steps, edges are the mean over integration steps (EAP-IG, Hanna et al. 2024).
 
 Two equations are checked. Changes of all senders sum to the change of the residual stream. Derivatives by all inputs of a layer,
 plus that by the skip connection, sum to the derivative by the residual stream before it. Positions are propagated in blocks, so

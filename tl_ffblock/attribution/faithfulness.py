@@ -166,9 +166,10 @@ def faithfulness(
 ) -> Faithfulness:
     """Masking test: compare scores of tokens with the fall of the target when tokens are masked, one by one and together.
 
-    With `removal="mask"` no other position attends to the token. Later positions keep their numbers, and the other tokens get its
-    attention. With `"mean"` its embedding is the mean of the vocabulary, which no token has. Both are unnatural inputs, and they
-    may rank methods differently: report `removal`. Do not replace a token by a separator: models then ignore all text before it.
+    With `removal="mask"` no other position attends to the token. Later positions keep their numbers, and the other tokens get
+    its attention. With `"mean"` its embedding is the mean of the vocabulary, which no token has. Both are unnatural inputs, and
+    they may rank methods differently: report `removal`. Do not replace a token by a separator: it cuts off the text before it,
+    which favours "recency".
 
     Measures of each prompt:
 

@@ -3,9 +3,9 @@
     score_ij = scale * sum_e q_ie k_je        ln alpha_ij = score_ij - ln sum_k exp score_ik
     slope(y) = sum_ij w_ij y_ij / sum_ij w_ij^2        w_ij = |i - j| less its mean over the keys of query i
 
-The slope is that of least squares within rows, since a constant of a row has no effect on the softmax. It is linear in y: slopes
-of all dimensions sum to that of the logarithm of attention, and the slope of a head without some dimensions is the sum without
-theirs. Two dimensions that a rotary embedding rotates together are one group, since each alone changes with the position.
+The slope is that of least squares within rows, since a constant of a row has no effect on the softmax. It is linear in y:
+slopes of all dimensions sum to that of the logarithm of attention. Two dimensions that a rotary embedding rotates together are
+one group, since each alone changes with the position.
 """
 
 # Noun: distance-decaying attention (Vig 2019)

@@ -3,8 +3,8 @@
     ablation   the metric with the head's z set to zero, or to its mean over positions, minus the metric without a change
     gradient   d metric / d alpha_ij = (d metric / d z_i) . v_j, since z_i = sum_j alpha_ij v_j
 
-The gradient is along a single weight: rows need not sum to 1, and scores do not change. Summed over a row with its weights it is
-`z_i . d metric / d z_i`, the first-order estimate of the fall of the metric when the head is ablated at this position.
+The gradient is along a single weight: rows need not sum to 1, and scores do not change. Its sum over a row, weighted by attention,
+is `z_i . d metric / d z_i`. This estimates the fall of the metric when the head is ablated at this position.
 """
 
 from collections.abc import Callable

@@ -522,8 +522,9 @@ def activation_patching(
         progress: Whether a long call shows a progress bar with its cost in a terminal or notebook.
 
     Returns:
-        One `ActivationPatching` for one pair; `Results` for lists, one per pair, whose `mean()` has intervals. After an interruption
-        from the keyboard the results so far are returned: NaN for the other patches, and `complete` is False.
+        One `ActivationPatching` for one pair, whose `values[kind]` are [layer pos] or [layer head pos]. Lists return `Results`, one
+        per pair, whose `mean()` has intervals. After an interruption from the keyboard the results so far are returned: NaN for
+        the other patches, and `complete` is False.
 
     Raises:
         InputError: for input that cannot be used, such as pairs of different lengths.

@@ -173,7 +173,7 @@ def attention_knockout(
         progress: Whether a long call shows a progress bar in a terminal or notebook.
 
     Returns:
-        One result; for several prompts it has means and 95 % intervals.
+        An `AttentionKnockout` with `effect` [layer source]; for several prompts it has means and 95 % intervals.
 
     Raises:
         InputError: for positions, layers, heads or a target that cannot be used, or a query without another key.

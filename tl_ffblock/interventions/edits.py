@@ -1,8 +1,8 @@
 """Edits: a vector added at one position of one HookPoint, and measurements of many edits in few forward passes.
 
 Edits of prompts of equally many tokens are rows of a batch. Each row starts at its edit if the model can continue from cached
-keys and values (bridge/edited.py). If hooks took part in the original forward pass, each edit is a forward pass of its own, in
-which the hooks see the same batch as before.
+keys and values (bridge/edited.py). If hooks took part in the original forward pass, each edit has its own forward pass. The hooks
+then see the same batch as before.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """Causal validation: correlation of a map's cells with the measured effects of removing or replacing contributions.
 
 1. For every prompt and layer, some cells (query, key) are drawn among those that can reach the metric. Most are in the row where the
-   metric is read, the others in one more row, which is the same in all layers of a prompt.
+   metric is read. The others are in a second row, the same in all layers of a prompt.
 2. Predictors of every cell are the map of every scope, raw attention (mean over heads) and attention times value norm. For pairs of
    prompts they are also the changes of these from the corrupted prompt. A placebo is the map of the removed scope, shuffled within its
    layer.

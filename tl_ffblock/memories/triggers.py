@@ -2,7 +2,7 @@
 
 The memory of a search does not grow with the corpus. For each neuron the best positions are kept, with coefficients of one sign as
 magnitudes; unused ranks have magnitude zero and sequence -1. For equal magnitudes the earlier sequence comes first, then the
-earlier position, so that the order in which parts of a corpus are read or merged does not change the result.
+earlier position. The result therefore does not depend on the order in which parts of a corpus are read or merged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

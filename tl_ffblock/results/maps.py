@@ -1,8 +1,8 @@
 """ContributionMaps: contribution maps of one sequence, with labels.
 
 A map is `[query, key]`: a row is the position whose vector is decomposed (destination), a column is the source token. Values are
-norms `||F_i(x_j)||` in units of the residual stream, and are not negative; a difference of two results is signed. Every map has the
-norms of its bias term and of its remainder (the effect of the user's hooks inside the block, else 0), and its completeness error.
+norms `||F_i(x_j)||` in units of the residual stream, and are not negative; a difference of two results is signed. Every map has its
+completeness error, and the norms of its bias term and remainder (the effect of your hooks inside the block, else 0).
 """
 
 import dataclasses

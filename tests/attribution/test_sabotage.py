@@ -162,7 +162,7 @@ MISS = "scope AtbLnFf: contributions and bias differ"
 REFERENCE = (
     Fault("layer.linear.attend", only("tokens"), "vectors", "scope Attn: contributions and bias differ"),
     Fault("layer.linear.attend", only("bias"), "vectors", "scope Attn: contributions and bias differ"),
-    Fault("layer.linear.attend", last_query, "vectors", "scope Attn: contributions and bias differ from the model.s own activation"),
+    Fault("layer.linear.attend", last_query, "vectors", "scope Attn: contributions and bias differ from the model's own activation"),
     Fault("layer.linear.residual", every, "vectors", "scope Atb: contributions and bias differ"),
     Fault("layer.linear.Parts.__add__", every, "vectors", "scope Atb: contributions and bias differ"),
     Fault("layer.linear.normalise", only("tokens"), "vectors", "scope AtbLn: contributions and bias differ"),

@@ -196,9 +196,9 @@ OTHERS = r"of the same target, of the same model without hooks"
 # fmt: off
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a method's reserved name": (lambda: measured({"random": ZEROS}), "other names"),
-    "too few prompts": (lambda: measured({"mine": ZEROS[:2]}), "2 prompts, there are 3"),
+    "too few prompts": (lambda: measured({"mine": ZEROS[:2]}), "scores of 2 prompts: expected 3"),
     "a target's place": (lambda: measured({"mine": ZEROS}, keys=[11]), "target is read"),
-    "one place": (lambda: measured({"mine": ZEROS}, keys=[3]), "two at least"),
+    "one place": (lambda: measured({"mine": ZEROS}, keys=[3]), "at least two"),
     "a cause that is no candidate": (lambda: measured({"mine": ZEROS}, cause=11), "expected one of the candidates"),
     "two causes of three": (lambda: measured({"mine": ZEROS}, cause=[1, 2]), r"cause=\[1, 2\]: 2 positions of 3 prompts"),
     "a constant": (lambda: measured({"mine": ZEROS}, target=lambda logits: logits.sum() * 0), "derivative by the logits of a prompt is zero"),

@@ -51,7 +51,7 @@ def test_maps_of_an_edit_inside_a_layer_are_refused() -> None:
     """Its contributions would not be those of the run; maps that were not asked for are not there, nor in a difference."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)
     hooks = [("blocks.1.mlp.hook_post", lambda tensor, hook: tensor * 0.5)]
-    with pytest.raises(CompletenessError, match="Omit .maps. from"):
+    with pytest.raises(CompletenessError, match="omit .maps. from"):
         ffb.attribute(model, tokens, DIFFERENCE, of="maps", fwd_hooks=hooks)
     with pytest.raises(ScopeKeyError, match="no maps"):
         _ = ffb.attribute(model, tokens, DIFFERENCE).maps

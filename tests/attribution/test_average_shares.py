@@ -225,12 +225,12 @@ REFUSED: dict[str, Refused] = {
     "kind of one pair alone": (
         lambda: Results([of_pairs()[0], *ffb.attribution_patching(double("llama"), *TWO_PAIRS, DIFFERENCE)]).mean(),
         ScopeKeyError,
-        "X",
+        "no 'q' here",
     ),
     "kind of the mean": (
         lambda: of_pairs().mean()["pattern"],
         ScopeKeyError,
-        "kind 'pattern': expected one of residual, mlp",
+        "no 'pattern' here: here are residual, mlp",
     ),
     "several": (lambda: ffb.attribution.PatchingEstimates.mean([]), InputError, "expected one result or more"),
 }

@@ -195,7 +195,7 @@ def test_pages_and_figures_show_the_numbers() -> None:
     """Heads and feed-forwards as heat maps and sums by layer; the lens as a line with the token of each row, and a table."""
     model, tokens = double("gpt2"), tiny.tokens("gpt2", 6)
     result, lens = (make(model, tokens, DIFFERENCE) for make in (ffb.direct_logit_attribution, ffb.logit_lens))
-    for kind, numbers in (("head", result.heads.sum(dim=-1)), ("mlp", result.mlps)):
+    for kind, numbers in (("heads", result.heads.sum(dim=-1)), ("mlps", result.mlps)):
         torch.testing.assert_close(torch.tensor(result.figure(of=kind).axes[0].images[0].get_array().data), numbers)
     titles = [shown["title"] for shown in page_of(result).runs[0].blocks["numbers"].maps]
     assert titles == ["Through the layers", "Heads", "Feed-forwards"]

@@ -148,7 +148,7 @@ def test_the_masking_estimate_is_masking_in_one_layer_of_attention() -> None:
         torch.testing.assert_close(result.masking[:-1], effects[:-1], rtol=1e-8, atol=1e-10)
         assert result.masking[:-1].all() and not result.masking[-1]
     assert ffb.attention_maps(model, tokens).values[..., 1:, :].max() > 1 - 1e-6
-    with pytest.raises(ScopeKeyError, match="no masking here"):
+    with pytest.raises(ScopeKeyError, match="no masking"):
         ffb.attribute(model, tokens, target, of=()).masking  # noqa: B018
 
 

@@ -120,7 +120,7 @@ def test_a_continuation_for_each_prompt() -> None:
         alone = ffb.attribute_continuation(model, prompt.tolist(), continuation)
         assert result.labels == alone.labels
         torch.testing.assert_close(result.shares, alone.shares, rtol=1e-4, atol=1e-5, equal_nan=True)
-    with pytest.raises(InputError, match="expected one for each"):
+    with pytest.raises(InputError, match="expected one per prompt"):
         ffb.attribute_continuation(model, BOTH.tolist(), [[7]])
 
 

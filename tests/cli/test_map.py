@@ -51,7 +51,7 @@ def test_the_table_is_the_measure(first_map: tuple[Ran, Path]) -> None:
         worst = max(float(maps.completeness[scope, layer].max()) for scope in maps.scopes)
         assert rows[layer] == [*(f"{float(change[layer]):.3f}" for change in changes), scientific(worst)]
         assert worst < 1e-4
-    table = ran.out[ran.out.index("contextualization change") : ran.out.index("parts sum")]
+    table = ran.out[ran.out.index("contextualization change") : ran.out.index("contributions sum")]
     assert max(len(line.rstrip()) for line in table.splitlines()) <= 80
 
 
@@ -153,7 +153,7 @@ def test_a_logit_stands_beside_the_maps(command: Command, folder: Path) -> None:
     ran = command("map", TEXT, "--model", str(folder), *options)
     assert (ran.status, ran.err) == (0, "")
     page = Path("map.html").read_text(encoding="utf-8")
-    assert '"view":"overview"' in page and "logit difference 'mat' - 'cat'" in page and '"logit maps"' in page
+    assert '"view":"overview"' in page and "logit difference 'mat' − 'cat'" in page and '"logit maps"' in page
 
 
 def test_csv(command: Command, folder: Path) -> None:

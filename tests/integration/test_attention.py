@@ -80,7 +80,7 @@ def test_maps_without_heads_say_so() -> None:
         lambda: maps.token_maps("Atb", heads=True),
         lambda: maps.to_dataframe(heads=True),
     ):
-        with pytest.raises(ScopeKeyError, match="made without.*heads=True"):
+        with pytest.raises(ScopeKeyError, match="no heads.*heads=True"):
             read()
     with pytest.raises(InputError, match=r"decompose\(model, input, layer=..., heads=True\)"):
         decompose(model_of("gpt2"), tiny.tokens("gpt2", 3), layer=0).heads("Atb")

@@ -245,7 +245,7 @@ def test_a_wheel_of_another_make_is_refused(wheel: Path) -> None:
     copy = wheel / "copy.gguf"
     copy.touch()
     try:
-        with pytest.raises(OSError, match=r"holds 2 of \*\.gguf, expected one"):
+        with pytest.raises(OSError, match=r"has 2 of \*\.gguf: expected one"):
             ffb.load_model("tiny")
     finally:
         copy.unlink()
@@ -316,7 +316,7 @@ def test_a_missing_head_that_maps_do_not_use_stays_and_logits_are_refused(tmp_pa
         ({"num_hidden_layers": 0}, "describes a model of 0 layers: expected 1 or more"),
         ({"architectures": 5}, "has the architectures 5: expected a list of names"),
         ({"architectures": [["GPT2LMHeadModel"]]}, "expected a list of names"),
-        ([], "holds a list"),
+        ([], "has a list"),
     ],
 )
 def test_a_config_that_asks_for_more_than_there_is_is_refused(config: object, said: str, tmp_path: Path) -> None:

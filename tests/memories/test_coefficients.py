@@ -77,7 +77,7 @@ def test_an_encoder_without_its_head_is_refused(tmp_path: Path) -> None:
     known, bare = (identify(load_model(tmp_path / name)) for name in ("trained", "bare"))
     assert read_out(known, "final_norm")(torch.ones(2, tiny.D_MODEL)).shape == (2, tiny.VOCAB)
     for reading in ("final_norm", "direction"):
-        with pytest.raises(UnsupportedModelError, match="saved without its head"):
+        with pytest.raises(UnsupportedModelError, match="saved without its masked-language-model head"):
             read_out(bare, reading)
 
 

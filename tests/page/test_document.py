@@ -196,7 +196,7 @@ def test_circuitsvis_is_asked_for_what_there_is(build: Builder) -> None:
     maps = build(4)
     with pytest.raises(InputError, match="kind='x'"):
         maps.to_circuitsvis("Atb", 0, kind="x")  # type: ignore[arg-type]
-    with pytest.raises(ScopeKeyError, match="made without"):
+    with pytest.raises(ScopeKeyError, match="no heads"):
         maps.to_circuitsvis("Atb", 0, kind="heads")
     with pytest.raises(InputError, match="layer 7"):
         maps.to_circuitsvis("Atb", 7)

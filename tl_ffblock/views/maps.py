@@ -334,7 +334,7 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
     places = tuple(visible(label) for label in labels)
     numbers = torch.stack([maps.values[:, :, 0] for maps in runs.values()])
     _, n_layers, n_channels, n_places = numbers.shape
-    streams = first.channels == ("residual",)  # whose last row is no layer's input
+    streams = first.channels == ("residual",)  # whose last row is not a layer's input
     layers = (*map(str, first.layers[:-1]), "end" if streams else str(first.layers[-1]))
     channels = tuple(name.removeprefix("head ") for name in first.channels)
     rows, columns = ("layer", layers), (first.column, places)

@@ -196,7 +196,11 @@ REFUSED: dict[str, Refused] = {
         InputError,
         "average_shares of Attribution and PatchingEstimates: expected results of one kind",
     ),
-    "biases": (lambda: ffb.average_shares(estimates(), "biases"), InputError, "of=.biases.: estimates of patching have no biases"),
+    "biases": (
+        lambda: ffb.average_shares(estimates(), "biases"),
+        InputError,
+        "of=.biases.: estimates of patching have no biases",
+    ),
     "no heads": (
         lambda: ffb.average_shares([ffb.attribute(double("gpt2"), tiny.tokens("gpt2", 5), DIFFERENCE, of=())]),
         ScopeKeyError,

@@ -169,7 +169,7 @@ def test_what_an_edit_adds_is_the_rest() -> None:
     place = "blocks.1.hook_resid_pre"
     added = edges_of("gpt2", fwd_hooks=[(place, lambda x, hook: x + x.detach())])
     assert added.values[-1].abs().max() > 1e-3
-    with pytest.raises(CompletenessError, match="edit of your hooks"):
+    with pytest.raises(CompletenessError, match="hook of yours"):
         edges_of("gpt2", fwd_hooks=[(place, lambda x, hook: x * 1.5)])
 
 
@@ -241,7 +241,7 @@ def test_exact_receivers_are_refused_where_they_are_not_defined() -> None:
         ({"edges": "positions"}, "edges=True"),
         ({"edges": False}, "edges=True"),
         ({"steps": 2}, "steps=1"),
-        ({"fwd_hooks": [("blocks.0.hook_out", lambda x, hook: x)]}, "without hooks"),
+        ({"fwd_hooks": [("blocks.0.hook_out", lambda x, hook: x)]}, "without your hooks"),
     ):
         with pytest.raises(InputError, match=said):
             ffb.attribution_patching(model, *prompts, DIFFERENCE, **({"edges": True, "receivers": "exact"} | options))

@@ -286,6 +286,7 @@ def test_an_interrupted_sweep_keeps_what_it_has() -> None:
     assert not result.complete and "interrupted" in repr(result)
 
 
+@pytest.mark.wrong_types
 def test_kinds_are_named_in_the_plural_and_read_either_way() -> None:
     """`of="heads"` in every call; a row of a table is of one "head"; the singular in a call warns."""
     model, (clean, corrupted) = double("gpt2"), prompts()

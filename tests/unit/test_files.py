@@ -71,7 +71,6 @@ OWN_FILES = {
     "corpus/texts.py": "by `data_format`",
     "bridge/conversion.py": "GGUF files of wheels, and the cache",
     "bridge/loading.py": "folders whose files were looked at",
-    "bridge/memory.py": "the system's own count of free memory",
 }
 """Modules that open files without asking `regular_file`, and which."""
 

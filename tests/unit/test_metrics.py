@@ -155,7 +155,7 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
         (lambda: logit([1, 2], minus=[3]), "2 answers and 1 to subtract: expected one pair"),
         (lambda: logit([1, 2], minus=2), "prompt 1: the answer and what is subtracted are the same token"),
         (lambda: logit(" a")(logits), r"reads ' a'.*model=\.\.\."),
-        (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 runs"),
+        (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 rows"),
         (lambda: rank([1, 2]).of_prompt(clean_run(2, logits[0])), "answers for 2 prompts, there is a prompt number 2"),
         (lambda: probability(11)(logits), "reads token 11: expected tokens 0 to 10"),
         (lambda: logit(1, at=4)(logits), "at=4: expected one position, from -4 to 3"),

@@ -194,7 +194,9 @@ def test_a_forgotten_space_is_named() -> None:
             ffb.attribute(model, TOKENS, ffb.logit(" Mary"), of=())
         assert [warning.category for warning in said] == [MissingSpaceWarning] * (4 * warns)
         assert {warning.filename for warning in said} <= {__file__}, "the line that called the library"
-        assert all(f"rank {len(order)})" in str(w.message) and "' Mary' (logit" in str(w.message) for w in said)
+        assert all(
+            f"rank {len(order)})" in str(w.message) and "' Mary', it is probable (logit" in str(w.message) for w in said
+        )
 
 
 @pytest.mark.parametrize("layer", [0, 1, 3, -1])

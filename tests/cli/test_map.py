@@ -153,7 +153,7 @@ def test_a_logit_stands_beside_the_maps(command: Command, folder: Path) -> None:
     ran = command("map", TEXT, "--model", str(folder), *options)
     assert (ran.status, ran.err) == (0, "")
     page = Path("map.html").read_text(encoding="utf-8")
-    assert '"view":"overview"' in page and "logit difference 'mat' − 'cat'" in page and '"logit maps"' in page
+    assert '"view":"overview"' in page and r"logit difference 'mat' \u2212 'cat'" in page and '"logit maps"' in page
 
 
 def test_csv(command: Command, folder: Path) -> None:

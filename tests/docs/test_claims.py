@@ -69,13 +69,13 @@ def test_sums_that_the_page_on_attribution_states() -> None:
     assert f"here all heads sum to {float(path.heads.sum()):+.2f}, more than {path.value:.2f}" in page
     assert f'those of `rules="patching"` sum to {other.certificate.attributed:.0%} of it'.replace("%", " %") in page
     loss = ffb.attribute(model, prompt, ffb.loss(), of=())
-    assert f"{loss.nonlinear / loss.value:.0%} of the loss of the prompt above".replace("%", " %") in page
+    assert f"{loss.nonlinear / loss.value:.0%} of the loss of the prompt with Mary and John".replace("%", " %") in page
     capital = [
         ffb.attribute(model, "The capital of France is the city of", ffb.logit(" Paris", minus=minus), of=())
         for minus in (None, "mean", " Rome")
     ]
     alone, mean, rome = (f"{float(result.entering[0]) / result.value:.0%}".replace("%", " %") for result in capital)
-    said = f'{alone}, of the logit minus the mean {mean}, and of the logit minus that of " Rome" {rome}.'
+    said = f'has {alone} of this logit, {mean} of its difference from the mean, and {rome} of its difference from the logit of " Rome".'
     assert said in page.replace("\n", " "), "what the BOS token keeps"
 
 

@@ -88,7 +88,7 @@ class ModelCheck(Result):
         return self.refusal is None and bool(self.findings) and not self.failures
 
     def worst(self) -> tuple[Finding, ...]:
-        """The worst layer of every identity and scope, in the order of the layer's program."""
+        """Largest error of every identity and scope over layers, in the order of the layer's program."""
         by_name: dict[tuple[FindingKind, str], Finding] = {}
         for finding in self.findings:
             known = by_name.get((finding.kind, finding.name))

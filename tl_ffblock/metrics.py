@@ -47,7 +47,7 @@ Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
 Given: TypeAlias = str | SupportsIndex | Sequence[Answer] | Int[Tensor, " batch"]
 """An answer for all prompts, or a list with one entry per prompt."""
 RowReader: TypeAlias = Callable[[Float[Tensor, "*run d_vocab"], list[int]], Float[Tensor, "*run"]]
-"""Reads an answer's number off logits of one position."""
+"""A function of logits at one position and an answer's token ids."""
 
 
 @strict
@@ -277,7 +277,7 @@ class AnswerMetric(Metric):
     """A reading of an answer at one position, minus that of another answer."""
 
     reading: RowReader
-    """What is read of an answer's tokens."""
+    """Function of logits and an answer's tokens."""
     answers: Answers
     minus: Answers | None = None
     """Answer to subtract; None means none."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, MapFileError, ScopeKeyError, brief, did_you_mean
 from tl_ffblock.files import TensorFile, read_tensors, write_atomically, write_tensors
-from tl_ffblock.signatures import PLURAL, refuse_options, strict
+from tl_ffblock.signatures import by_plural, refuse_options, strict
 
 VERSION = 2
 """Version of the file format. Version 1, of tl_ffblock 0.2.0, had an encoding per class."""
@@ -324,13 +324,13 @@ def tabulated(columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
 
 
 class ByKind(dict[str, Value]):
-    """Values by kind of component, as a row of a table has it ("head"); in the plural, as calls have it, they are the same."""
+    """Values by kind of component, as tables name it ("head"); the plural name of calls ("heads") gives the same value."""
 
     def __missing__(self, kind: str) -> Value:
-        row = {many: one for one, many in PLURAL.items()}.get(kind, "")
-        if row not in self:
+        row = by_plural(self).get(kind)
+        if row is None:
             raise ScopeKeyError(
-                f"no {brief(kind)} here: here are {', '.join(self)}. {did_you_mean(kind, self)}".rstrip()
+                f"no {brief(kind)} here. There are {', '.join(self)}. {did_you_mean(kind, self)}".rstrip()
             )
         return self[row]
 

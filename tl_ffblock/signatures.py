@@ -25,6 +25,7 @@ from tl_ffblock.errors import CallError, InputError, brief, did_you_mean, warn
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Kind = TypeVar("Kind", bound=str)
 Called = TypeVar("Called", bound=Callable[..., Any])
 Reader: TypeAlias = tuple[Callable[[Any], bool], tuple[str, ...]]
 """Whether a value is what an annotation says, and what that is in words."""
@@ -231,6 +232,11 @@ _PLAIN: dict[Any, Reader] = {
 
 PLURAL = {"head": "heads", "mlp": "mlps"}
 """Kinds of components as calls name them, by the name that a row of a table and a key of `values` have, where they differ."""
+
+
+def by_plural(kinds: Iterable[Kind]) -> dict[str, Kind]:
+    """Kinds of components as tables name them, by their names in calls."""
+    return {PLURAL.get(kind, kind): kind for kind in kinds}
 
 
 def in_plural(kind: Any, name: str) -> Any:

@@ -249,7 +249,7 @@ REFUSED: dict[str, Refused] = {
         InputError,
         "parallel layers, without a residual stream between",
     ),
-    "kind not asked for": (lambda: estimates(of="v")["k"], ScopeKeyError, "no 'k' here: ask with of='k'"),
+    "kind not asked for": (lambda: estimates(of="v")["k"], ScopeKeyError, "no 'k' here: pass of='k'"),
     "half an edge": (lambda: estimates(edges=True).edges[("input",)], ScopeKeyError, "a sender and a receiver"),
     "own loop": (lambda: estimates(edges=True).edges["L1H0", "L1H1.v"], ScopeKeyError, "no edge from"),
     "own loop by EAP's names": (lambda: estimates(edges=True).edges["m1", "a1.h1<v>"], ScopeKeyError, "no edge from"),

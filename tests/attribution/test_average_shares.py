@@ -229,12 +229,12 @@ REFUSED: dict[str, Refused] = {
     "kind of one pair alone": (
         lambda: Results([of_pairs()[0], *ffb.attribution_patching(double("llama"), *TWO_PAIRS, DIFFERENCE)]).mean(),
         ScopeKeyError,
-        "no 'q' here",
+        "no 'q' here: pass of='q'",
     ),
     "kind of the mean": (
         lambda: of_pairs().mean()["pattern"],
         ScopeKeyError,
-        "no 'pattern' here: here are residual, mlp",
+        "no 'pattern' here. There are residual, mlp",
     ),
     "several": (lambda: ffb.attribution.PatchingEstimates.mean([]), InputError, "expected one result or more"),
 }

@@ -300,7 +300,7 @@ def test_kinds_are_named_in_the_plural_and_read_either_way() -> None:
     assert set(sweep.to_dataframe()["kind"]) == {"head", "mlp"} and sweep.patched["mlps"].equal(sweep.patched["mlp"])
     assert estimates["heads"].equal(estimates.heads) and estimates.values["mlps"].equal(estimates["mlp"])
     assert type(estimates).mean([estimates])["heads"].mean.equal(estimates.heads.sum(dim=-1).double())
-    with pytest.raises(ScopeKeyError, match="no 'headz' here: here are head, mlp. Did you mean `head`"):
+    with pytest.raises(ScopeKeyError, match="no 'headz' here. There are head, mlp. Did you mean `head`"):
         sweep.values["headz"]
 
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import Builder, Shower
-from tl_ffblock.page.data import FULL_DIGITS
+from tl_ffblock.page.numbers import FULL_DIGITS
 from tl_ffblock.results.average import AverageMaps, average
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.views.maps import page_data, token_maps_page

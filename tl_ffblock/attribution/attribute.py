@@ -260,14 +260,14 @@ def read_parts(
     name: str = "of",
     singular: bool = False,
 ) -> tuple[Name, ...]:
-    """The parts asked for, each once.
+    """Values of an argument such as `of`, each once.
 
     Args:
         of: One or several.
-        known: Those that there are.
-        always: What is there without being asked for, for the error; where there is nothing, one part or more is expected.
-        name: The argument's name.
-        singular: Whether the call took names in the singular, which still work and warn.
+        known: Possible values.
+        always: Results that need no `of`, named in the error; without any, one value or more is expected.
+        name: Name of the argument.
+        singular: Whether the call accepted names in the singular before; they work and warn.
 
     Raises:
         InputError: for an unknown value.
@@ -275,7 +275,7 @@ def read_parts(
     asked: list[Any] = [in_plural(part, name) if singular else part for part in several(of)]
     unknown = [part for part in asked if part not in known]
     if unknown or not (asked or always):
-        there = f"; {always} are always there" if always else ""
+        there = f"; {always} are always computed" if always else ""
         meant = did_you_mean(unknown[0], known) if unknown else ""
         raise InputError(f"{name}={brief(of)}: expected some of {', '.join(map(repr, known))}{there}. {meant}".rstrip())
     return tuple(dict.fromkeys(asked))

@@ -34,7 +34,7 @@ TermRow: TypeAlias = tuple[str, int, int, str, float]
 MapsOf: TypeAlias = Literal["residual", "heads", "edges"]
 """What there are token maps of."""
 _COLUMNS: dict[MapsOf, str] = {"residual": "flowing at", "heads": "written at", "edges": BETWEEN_TOKENS}
-"""What a column of token maps is."""
+"""What the column of a token map stands for."""
 _ARITHMETIC = Arithmetic(
     same=("rules", "n_layers", "part_names", "edit_layers"),
     joined=("labels", "quantity", "model", "fingerprint"),

@@ -49,9 +49,9 @@ class ContinuationAttribution(Result):
     labels: tuple[str, ...]
     """All tokens of prompt and continuation."""
     n_prompt: int
-    """How many of them are the prompt's."""
+    """Number of tokens of the prompt."""
     reading: TargetOfTokens
-    """What was attributed of each token: its logit or its log-probability, at the position before it."""
+    """The target of each token: its logit or its log probability, at the position before it."""
     rules: str
     values: Float[Tensor, " target"]
     """Logits or log probabilities of the continuation's tokens."""
@@ -235,7 +235,7 @@ def _with_continuation(run: Run, given: Any, generate: SupportsIndex | None) -> 
 
 
 def _attributed(run: Run, traced: Traced, n_prompt: int, reading: TargetOfTokens) -> ContinuationAttribution:
-    """Each token of the continuation, read at the position before it, some backward passes at a time."""
+    """Attribution of each token of the continuation, read at the position before it, in batches of backward passes."""
     rows = torch.split(torch.arange(len(run.sequences[0].tokens) - n_prompt), AT_ONCE)
     pieces = [_rows(run, traced, n_prompt, reading, numbers) for numbers in rows]
     found = {name: torch.cat([piece[name] for piece in pieces]) for name in pieces[0]}

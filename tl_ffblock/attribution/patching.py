@@ -47,7 +47,7 @@ from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import ScopeTable, alike
 from tl_ffblock.results.tokens import alignment, joined, shortened
-from tl_ffblock.signatures import PLURAL, spelled_out, strict
+from tl_ffblock.signatures import by_plural, spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
 EstimateKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v"]
@@ -124,7 +124,7 @@ class PatchingEstimates(Result):
         """
         values = self.values
         if kind in _KEPT and kind not in values:
-            raise ScopeKeyError(f"no {kind!r} here: ask with of={kind!r}; here are {', '.join(values)}.")
+            raise ScopeKeyError(f"no {kind!r} here: pass of={kind!r}. There are {', '.join(values)}.")
         return values[kind]
 
     @property
@@ -427,13 +427,13 @@ def _refuse_not_exact(edges: AskedEdges, steps: int, options: Mapping[str, Any])
 
 
 def _read_kinds(of: Sequence[EstimatesOf] | EstimatesOf, rules: Rules) -> tuple[EstimateKind, ...]:
-    """What is estimated.
+    """Kinds to estimate.
 
     Raises:
         InputError: for an unknown kind, or one that the rules freeze.
     """
     asked = read_parts(of, get_args(EstimatesOf), "residual, mlps, heads and neurons", singular=True)
-    kind_of = {PLURAL.get(kind, kind): kind for kind in _KEPT}
+    kind_of = by_plural(_KEPT)
     kinds = tuple(dict.fromkeys(kind_of[name] for name in (*USUAL, *asked)))
     frozen = [kind for kind in kinds if kind in ("q", "k") and rules.attention]
     if frozen:
@@ -567,7 +567,7 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
 
 
 def _refuse_missing(model: Model, kinds: tuple[EstimateKind, ...]) -> None:
-    """Parallel blocks and layers of attention alone have no residual stream between attention and feed-forward."""
+    """Refuse "residual_mid" of parallel and attention-only layers, which have no such point."""
     if "residual_mid" in kinds and model.layers[0].adds_attention is None:
         raise InputError(
             f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "
@@ -609,7 +609,7 @@ def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> 
 
 
 def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[EstimateKind, ...]) -> dict[str, Any]:
-    """Changes times derivatives, of components at positions."""
+    """Estimates of components at positions: products summed over the model's width."""
     n_layers, wide, n_positions = run.model.n_layers, run.settings.dtype, len(run.sequences[0].tokens)
 
     def rows(name: str, layer: int) -> Float[Tensor, "pos d"]:

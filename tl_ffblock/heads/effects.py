@@ -27,7 +27,7 @@ from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
 HeadReplacement: TypeAlias = Literal["zero", "mean"]
-"""What stands in a head's place: nothing, or its mean over the prompt's positions."""
+"""Replacement of a head's output: zero, or its mean over the prompt's positions."""
 
 
 @strict

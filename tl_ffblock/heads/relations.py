@@ -36,10 +36,10 @@ from tl_ffblock.results.words import grouped
 from tl_ffblock.signatures import strict, whole
 
 SpecialTokens: TypeAlias = Literal["keep", "drop", "renormalise"]
-"""What becomes of tokens of no word: each stays as a unit of its own, or they go with their weight, or they go and every
-row is divided by its remaining sum."""
+"""Treatment of tokens that belong to no word: each is kept as a unit, or dropped with its weight, or dropped with every row divided
+by its remaining sum."""
 ArcDirection: TypeAlias = Literal["from dependent", "from head"]
-"""Whose row is read: the dependent's, or those of the words that may be its head."""
+"""Whose row is read: the dependent's, or those of its possible heads."""
 DIRECTIONS: tuple[ArcDirection, ...] = get_args(ArcDirection)
 OFFSETS = tuple(k for k in range(-7, 8) if k)
 """Distances of the baseline, in words."""
@@ -153,7 +153,7 @@ class RelationHits(Result):
     causal: bool
 
     def reachable(self, direction: ArcDirection) -> Bool[np.ndarray, " arc"]:
-        """The arcs that a row can show."""
+        """Arcs that a row can show."""
         return reachable_arcs(self.offset, direction, causal=self.causal)
 
     @cached_property
@@ -187,7 +187,7 @@ class RelationHits(Result):
 def reachable_arcs(
     offset: Int[np.ndarray, " arc"], direction: ArcDirection, *, causal: bool
 ) -> Bool[np.ndarray, " arc"]:
-    """The arcs that a row can show: all, or in a causal model those whose other end is before the row's word."""
+    """Arcs that a row can show: all, or in a causal model those whose other end is before the row's word."""
     before = offset < 0 if direction == "from dependent" else offset > 0
     return before | (not causal)
 

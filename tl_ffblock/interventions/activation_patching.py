@@ -32,13 +32,13 @@ from tl_ffblock.result import ByKind, Result, Results, long_form
 from tl_ffblock.results.intervals import mean_interval, refuse_mixed
 from tl_ffblock.results.tables import alike
 from tl_ffblock.results.tokens import joined, shortened
-from tl_ffblock.signatures import PLURAL, spelled_out, strict
+from tl_ffblock.signatures import by_plural, spelled_out, strict
 
 Change: TypeAlias = Literal["denoising", "noising"]
 """Clean activations into the corrupted prompt (denoising), or corrupted ones into the clean prompt (noising)."""
 Replacement: TypeAlias = Literal["run", "zero", "mean", "mean_over_prompts", "resample"]
-"""What is put in: the other run's activation, zeros, its mean over the run's positions or over those of all clean prompts, or
-that of the next prompt of the list."""
+"""What replaces an activation: that of the other prompt, zeros, its mean over the prompt's positions or over those of all clean
+prompts, or that of the next prompt of the list."""
 PatchesOf: TypeAlias = Literal["residual", "residual_mid", "attention", "mlps", "heads", "q", "k", "v", "pattern"]
 """What is patched: the residual stream at a layer's input, between attention and feed-forward; what attention and feed-forwards
 add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
@@ -126,12 +126,12 @@ class ActivationPatching(Result):
 
     @property
     def values(self) -> ByKind[Float[Tensor, "..."]]:
-        """What each patch changes the target by."""
+        """Change of the target by each patch, by kind."""
         return self._of_one({kind: self._scaled(kind, *self._unpatched) for kind in self.measured})
 
     @property
     def patched(self) -> ByKind[Float[Tensor, "..."]]:
-        """The target under each patch, as the functions of `transformer_lens.patching` give it."""
+        """The target under each patch, as from the functions of `transformer_lens.patching`."""
         return self._of_one(self.measured)
 
     @property
@@ -680,7 +680,7 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
 
 def _kinds(asked: Any, name: str) -> tuple[PatchKind, ...]:
     """Kinds of one patch, of those that a call names."""
-    kinds = {PLURAL.get(kind, kind): kind for kind in PATCH_KINDS}
+    kinds = by_plural(PATCH_KINDS)
     return tuple(kinds[each] for each in read_parts(asked, tuple(kinds), "", name=name, singular=True))
 
 

@@ -34,8 +34,8 @@ from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 from tl_ffblock.signatures import strict
 
 Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
-"""What receivers of ablated edges read: the corrupted run's output of the sender, zero, or its mean over all positions of all
-corrupted prompts."""
+"""What receivers read from ablated edges: the sender's output for the corrupted prompt, zero, or its mean over all positions of
+all corrupted prompts."""
 _AT_ONCE = 128
 """Number of edges per batch of masks."""
 

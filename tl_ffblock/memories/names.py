@@ -36,7 +36,7 @@ class MemoryName(Values):
 
     @classmethod
     def read(cls, name: "MemoryLike") -> "MemoryName":
-        """A name as callers write it: text, numbers, or a MemoryName.
+        """A name from text, numbers, or a MemoryName.
 
         Raises:
             InputError: for anything else.
@@ -58,9 +58,9 @@ class MemoryName(Values):
 
 
 MemoryLike: TypeAlias = str | tuple[SupportsIndex, ...] | MemoryName
-"""A memory as callers name it."""
+"""Name of a neuron in a call."""
 Memories: TypeAlias = str | MemoryName | Iterable[MemoryLike] | None
-"""A name, or several; None where none is named."""
+"""One name or several; None for none."""
 
 
 def named_table(names: Sequence[MemoryName], columns: Mapping[str, Iterable[Any]]) -> pd.DataFrame:
@@ -147,7 +147,7 @@ def named_memories(memories: Memories) -> list[MemoryName]:
         InputError: if there is no name, or one is not valid.
     """
     if memories is None or (not isinstance(memories, str | MemoryName) and not isinstance(memories, Iterable)):
-        raise InputError(f"memories={brief(memories)}: name the memories, such as '12:305', one or a list.")
+        raise InputError(f"memories={brief(memories)}: expected names of memories, such as '12:305', one or a list.")
     asked: list[MemoryLike] = [memories] if isinstance(memories, str | MemoryName) else list(memories)
     if not asked:
         raise InputError("no memory is named; expected names such as '12:305'.")

@@ -62,11 +62,11 @@ class ValueTokens(MemoryTable):
     """Fingerprint of the model's weights; empty if it is not known."""
 
     def top(self, memory: MemoryLike) -> tuple[str, ...]:
-        """The tokens that a memory promotes most."""
+        """Tokens with the largest logits."""
         return self._labelled(self.top_ids[self.row_of(memory)])
 
     def bottom(self, memory: MemoryLike) -> tuple[str, ...]:
-        """The tokens that a memory demotes most."""
+        """Tokens with the smallest logits."""
         return self._labelled(self.bottom_ids[self.row_of(memory)])
 
     def to_dataframe(self) -> pd.DataFrame:

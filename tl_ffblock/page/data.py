@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.errors import InputError
-from tl_ffblock.page.numbers import pack, pack_reachable, rounded
+from tl_ffblock.page.numbers import FULL_DIGITS, pack, pack_reachable, rounded
 
 View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "graph", "logit"]
 """Ways to look at a page's data: the overview of a target, or of maps, through all layers, maps of one layer, lines of heads, every
@@ -35,8 +35,6 @@ SHOWN_DIGITS = 4
 # Of numbers of maps and graphs, as they are sent: two more than are read, so that rounding twice gives another digit
 # to one in hundreds.
 MAP_DIGITS = 6
-# Of shares of which there are few: whatever a float32 holds, so that nothing is rounded twice.
-FULL_DIGITS = 9
 # Of rails: all that a double holds.
 EXACT_DIGITS = 17
 

@@ -23,8 +23,8 @@ FLOOR = 1e-9
 COARSE_FLOOR = 1e-4
 # Ratio of neighbouring codes, less one: three digits are sure.
 STEP = 2e-4
-# Digits of the logarithm at which a scale begins: its error, 1e-8, is below any step.
-LOW_DIGITS = 9
+# Of numbers of which there are few: whatever a float32 holds, so that nothing is rounded twice.
+FULL_DIGITS = 9
 # The same for maps of more than `LONG` cells: three digits, the last one by half.
 LONG_STEP = 1e-3
 LONG = 64 * 64
@@ -64,7 +64,7 @@ def pack(
         "packed": base64.b64encode(zlib.compress(raw, 6)).decode("ascii"),
         "bytes": 1 if coarse else 2,
         "signed": signed,
-        "low": rounded(low.tolist(), LOW_DIGITS),
+        "low": rounded(low.tolist(), FULL_DIGITS),
         "step": steps.tolist(),
         "reference": reference and reference[0],
     }

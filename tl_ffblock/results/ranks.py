@@ -14,7 +14,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.layer.positions import whole_number
 
 NormaliseBy: TypeAlias = Literal["column", "row"]
-"""What sums to 1: all that one source token gives, or all that one position receives."""
+"""What sums to 1: a column (one source token) or a row (one query)."""
 
 
 def largest(values: Float[Tensor, "..."], k: int | None = None) -> Int[Tensor, " place"]:

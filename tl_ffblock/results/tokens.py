@@ -11,7 +11,7 @@ from tl_ffblock.layer.positions import one_per_prompt, several, whole_number
 from tl_ffblock.signatures import strict, whole
 
 TokenLike: TypeAlias = str | tuple[str, int] | int
-"""A token as text, which occurs once; a token and which of its occurrences, from 0; or a position."""
+"""A token as text, which occurs once; a token and the number of its occurrence, from 0; or a position."""
 
 # Separator of the two labels of a difference's position.
 BETWEEN_SIDES = " / "
@@ -105,7 +105,7 @@ def texts_of(result: Any) -> tuple[str, ...]:
 
 
 def _position(name: str, given: TokenLike, prompt: tuple[int, Sequence[str]]) -> int:
-    """The position of a token in a prompt, given with its number."""
+    """Position of a token in a prompt; the prompt comes with its number."""
     number, tokens = prompt
     if (position := whole(given)) is not None:
         return position

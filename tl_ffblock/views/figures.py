@@ -28,6 +28,7 @@ from tl_ffblock.interventions.validation import (
 from tl_ffblock.layer.positions import real_number
 from tl_ffblock.numerals import significant, typographic, typographic_words
 from tl_ffblock.page import DataBlock, GraphBlock, MapsBlock, NumbersBlock, PageData, PageEdge
+from tl_ffblock.result import Result
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines, sign
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.signatures import strict
@@ -69,6 +70,12 @@ MOST_LINES, MOST_NODE_NAMES = 600, 12
 COLOUR_OF = {"map of what is edited": COLOURS[5], "other maps": COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
 
 Cells = Float64[np.ndarray, "row column"]
+
+
+def headline_and_facts(result: Result) -> tuple[str, str]:
+    """First line of a result's printed text, and its other lines as one, with the minus of pages and figures."""
+    headline, facts = result.summary()
+    return typographic_words(headline), typographic_words(" · ".join(f"{name} {fact}" for name, fact in facts.items()))
 
 
 def still_of(data: PageData) -> bytes | None:
@@ -149,7 +156,7 @@ def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -
     )
     figure = lines(
         {"faithfulness": table["value"].to_numpy()},
-        title=f"{typographic_words(result.summary()[0])}\n{area}",
+        title=f"{headline_and_facts(result)[0]}\n{area}",
         xlabel="edges of the circuit, per cent of all",
         x=[f"{100 * fraction:.3g}" for fraction in table["fraction"]],
         width=width,

@@ -35,8 +35,7 @@ from tl_ffblock.page import (
     numbers_page,
     shares_map,
 )
-from tl_ffblock.page.data import FULL_DIGITS
-from tl_ffblock.page.numbers import pack, rounded
+from tl_ffblock.page.numbers import FULL_DIGITS, pack, rounded
 from tl_ffblock.results.average import AverageMaps
 from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.maps import ContributionMaps

@@ -42,8 +42,8 @@ from tl_ffblock.page.numbers import rounded
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import shortened, special_positions, told_apart, visible, word_numbers
-from tl_ffblock.signatures import PLURAL, in_plural, refuse_options, refuse_value
-from tl_ffblock.views.figures import heat_map, lines, page_figure, scatter
+from tl_ffblock.signatures import PLURAL, by_plural, in_plural, refuse_options, refuse_value
+from tl_ffblock.views.figures import headline_and_facts, heat_map, lines, page_figure, scatter
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
@@ -226,7 +226,7 @@ def averages_page(result: Averages) -> PageData:
 @page_of.register
 def lens_page(result: LogitLens) -> PageData:
     """The target by row as a map of one column, and of every position that is read the most probable tokens of each row."""
-    headline, _ = result.summary()
+    headline, _ = headline_and_facts(result)
     tokens = told_apart(result.labels)
     tables = []
     for number, position in enumerate(result.positions[-MOST_ENTRIES:], max(0, len(result.positions) - MOST_ENTRIES)):
@@ -242,9 +242,7 @@ def lens_page(result: LogitLens) -> PageData:
     entropies = ("position", [tokens[position] for position in result.positions])
     shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
     last = f"The last row is the model's own logits, to {typographic(scientific(result.error))} of the largest."
-    block = NumbersBlock(
-        f"LogitLens: {typographic_words(headline)}", result.model, maps=tuple(shown), tables=tuple(tables)
-    )
+    block = NumbersBlock(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables))
     return numbers_page(result.model, block, statement=last)
 
 
@@ -266,13 +264,13 @@ def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any
     )
     labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
     axis = "row, and its most probable token"
-    return lines({name: values}, title=typographic_words(result.summary()[0]), xlabel=axis, x=labels, width=width)
+    return lines({name: values}, title=headline_and_facts(result)[0], xlabel=axis, x=labels, width=width)
 
 
 @page_of.register
 def knockout_page(result: AttentionKnockout) -> PageData:
     """What each knockout changes, as a map of windows by sources; a cell's interval over prompts in its details."""
-    headline, facts = result.summary()
+    headline, facts = headline_and_facts(result)
     windows = tuple(f"{window[0]}-{window[-1]}" if len(window) > 1 else str(window[0]) for window in result.windows)
     note = "Change of the target when attention to the source is blocked in these layers. Orange raises it, violet lowers it."
     ends = {"low": result.interval.low, "high": result.interval.high} if len(result.by_prompt) > 1 else {}
@@ -283,10 +281,7 @@ def knockout_page(result: AttentionKnockout) -> PageData:
         if ends
     }
     shown = shares_map("Knockouts", note, ("layers", windows), ("source", result.sources), result.effect, details)
-    said = typographic_words(" · ".join(f"{name} {fact}" for name, fact in facts.items()))
-    return numbers_page(
-        result.model, NumbersBlock(f"Attention knockout: {typographic_words(headline)}", said, maps=(shown,))
-    )
+    return numbers_page(result.model, NumbersBlock(f"Attention knockout: {headline}", facts, maps=(shown,)))
 
 
 @figure_of.register(AttentionKnockout)
@@ -327,18 +322,18 @@ def head_scores_figure(result: AttentionHeadScores, *, width: float | None = Non
     """
     if options:
         return result_figure(result, width=width, **options)
-    return heat_map(result.values, title=typographic_words(result.summary()[0]), width=width)
+    return heat_map(result.values, title=headline_and_facts(result)[0], width=width)
 
 
 @page_of.register
 def table_page(result: Result) -> PageData:
     """The page of any other result: its numbers as maps, one per kind, where they have rows and columns, else the largest in a table."""
-    headline, facts = result.summary()
+    headline, facts = headline_and_facts(result)
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()
     block = NumbersBlock(
-        heading=typographic_words(f"{_in_words(type(result))}: {headline}"),
-        facts=typographic_words(" · ".join(f"{name} {fact}" for name, fact in facts.items())),
+        heading=f"{_in_words(type(result))}: {headline}",
+        facts=facts,
         maps=maps,
         tables=() if value is None or maps else (_listed(frame, labels, value),),
     )
@@ -388,7 +383,7 @@ def result_figure(
             raise InputError(f"{type(result).__name__}.figure: its table has no values to draw; draw to_dataframe().")
         return page_figure(data, width)
     refuse_options(f"{type(result).__name__}.figure", table_page, options, own)
-    heading = typographic_words(result.summary()[0])
+    heading, _ = headline_and_facts(result)
     if against is not None:
         return _scatter(result, against, of, heading, width)
     grids = {grid["title"]: grid for grid in _grids(result)}
@@ -407,7 +402,7 @@ def result_figure(
 
 def _kind(of: Any, kinds: Iterable[str]) -> Any:
     """The kind of component that a caller names, as the table has it; None where none is named."""
-    names = {PLURAL.get(kind, kind): kind for kind in kinds}
+    names = by_plural(kinds)
     asked = in_plural(of, "of")
     if asked is not None and not (isinstance(asked, str) and asked in names):
         refuse_value("of", of, tuple(f'"{name}"' for name in names) or ("None",))
@@ -436,7 +431,7 @@ def comparison_figure(result: PatchingComparison, *, width: float | None = None,
         result.measured,
         names=ends,
         labels=names,
-        title=typographic_words(result.summary()[0]),
+        title=headline_and_facts(result)[0],
         width=width,
     )
 

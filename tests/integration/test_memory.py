@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 import sys
 import time
 import types
@@ -117,6 +118,13 @@ def test_what_grows_and_what_does_not() -> None:
     assert "2 x 64 tokens on external takes about" in two.sentence and repr(two).startswith(
         "MemoryEstimate: contribution_maps"
     )
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="reads /proc/meminfo, which Linux alone has")
+def test_free_memory_is_in_bytes() -> None:
+    """The kernel's own number is in KiB; it changes a little while tests run."""
+    kernel = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    assert kernel and memory.available(identify(model_of("gpt2"))) == pytest.approx(1024 * int(kernel[1]), rel=0.25)
 
 
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

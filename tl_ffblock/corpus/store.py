@@ -2,7 +2,7 @@
 
 1. `run.json` holds the fingerprint. It is written once, under a lock; a run with another fingerprint raises an error. A run
    that only has more texts after the same first ones may extend it, and keeps the full shards.
-2. A shard is written under a temporary name, flushed to disk and renamed to a name with its digest, so it is stored completely
+2. A shard is written under a temporary name, flushed to disk and renamed to a name with its digest. So it is stored completely
    or not at all. A file whose bytes do not match its name is damaged. Its metadata identify the run, the shard's number and its
    texts; a shard of another run, or under another number, raises an error.
 3. A process that computes a shard holds its lock, which the kernel releases when the process dies.

@@ -185,7 +185,11 @@ def feed_step(order: Order) -> Step:
 
 
 def feed_sum(order: Order) -> Add:
-    """The sum that adds the feed-forward to the residual stream; `left` is the added branch, after its own norm if it has one."""
+    """The sum that adds the feed-forward to the residual stream; `left` is the added branch, after its own norm if it has one.
+
+    Raises:
+        UnsupportedModelError: if layers of this order have no feed-forward.
+    """
     program = PROGRAMS[order]
     behind = program[program.index(feed_step(order)) :]
     return next(step.operation for step in behind if isinstance(step.operation, Add))

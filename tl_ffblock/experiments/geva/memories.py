@@ -5,7 +5,7 @@ sample of neurons of every layer; composition uses all neurons of a layer. Only 
 
 - `triggers`: the prefixes with the largest activations of each sampled neuron, positive and negative ones separately.
 - `ngrams`: shallow patterns, as far as they can be counted: the fraction of neurons with at least 3 triggers that end in the
-  same 1, 2 or 3 tokens, and the fraction of triggers with the most frequent ending. "random" are as many neurons whose
+  same 1, 2 or 3 tokens. Also the fraction of triggers with the most frequent ending. "random" are as many neurons whose
   activations are random numbers.
 - `agreement` (causal models): how often the token after a trigger is the top token of the neuron's value: for the first
   trigger, for all, and for any. `chance` is the value if next tokens were assigned to the neurons of a layer at random.
@@ -14,8 +14,8 @@ sample of neurons of every layer; composition uses all neurons of a layer. Only 
 - `confident`: of the 100 values with the largest top probability, the fraction in the upper third of layers, and the fraction
   with a trigger that agrees.
 - `composition`: fraction of active neurons, and how often no active neuron's value has the layer's top token as its own
-  (`zero_agreement`), by two rules for active neurons and two definitions of the layer's top token. At one random position per
-  sequence.
+  (`zero_agreement`), by two rules for active neurons. The layer's top token is that of the feed-forward, or of the layer's
+  output (`zero_agreement_with_sum`). At one random position per sequence.
 - `refinement`: how often the residual's top token is already the model's, the probability of that token there, and whose top
   token the layer's output has. At the same positions.
 
@@ -162,8 +162,8 @@ def at_position(
     """Composition and refinement at one position.
 
     Composition is by layer and rule: fraction of active neurons, zero agreement with the feed-forward's top token, and with
-    that of the sum. Refinement is by layer and reading: whether the residual's top token is the model's, its probability there,
-    and the outcome.
+    that of the layer's output. Refinement is by layer and reading: whether the residual's top token is the model's, its
+    probability there, and the outcome.
     """
     rows = tuple(record.rows(slice(position, position + 1)) for record in records)
     added, output = feed_sum(rows[0].block.order), output_step(rows[0].block.order).scope

@@ -1,8 +1,8 @@
 """Token pairs that the feed-forward amplifies: FF-amp over the corpus (section 5.2).
 
-FF-amp of a pair is the difference of the column-normalised maps after and before the feed-forward (footnote 3), averaged over
-all occurrences of the two vocabulary entries (query, key). Omitted are pairs of a position with itself, pairs that occur once,
-special and masked tokens, and cells that a causal model cannot reach.
+FF-amp of a pair is the difference of the column-normalised maps after and before the feed-forward (footnote 3). It is averaged
+over all occurrences of the two vocabulary entries (query, key). Omitted are pairs of a position with itself, pairs that occur
+once, special and masked tokens, and cells that a causal model cannot reach.
 
 - `top_pairs`: the most amplified pairs of each layer (positive FF-amp only). Each has its most frequent category (the first of
   `CATEGORIES` in a tie), and the fraction of its occurrences in it (Tab. 1-3).

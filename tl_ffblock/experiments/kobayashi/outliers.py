@@ -1,7 +1,7 @@
 """Outlier dimensions of the feed-forward and the gain of the next norm (Fig. 8, 28-32).
 
-- `correlation`: Pearson and Spearman correlation, over the dimensions of a layer, of the mean absolute value of FF's output
-  (and of its input) with the gain of the next norm after FF.
+- `correlation`: Pearson and Spearman correlation of FF's output (mean absolute value over tokens) with the gain of the next
+  norm after it, over the dimensions of a layer. The same for FF's input.
 - `dimensions`: its values, one row per layer and dimension.
 - `ignored`: contextualization change by FF (1 - Spearman's rho, reachable cells) with all dimensions, and without the fraction
   with the smallest absolute gain (option `ignored_dimensions`). Controls omit as many of the other dimensions, those largest in

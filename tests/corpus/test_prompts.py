@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an option that the function lacks": ({"scope": "Atb"}, "map_prompts of contribution_maps has no argument `scope`"),
     "a model that workers cannot load": ({"engine": "ray"}, "workers load a model by name"),
     "no part of a GPU": ({"gpus": 0.0}, "gpus=0.0: expected a positive number"),
-    "a prompt without a form": ({"prompts": [object()]}, r"prompts\[0\] is .*expected texts, numbers"),
+    "a prompt without a form": ({"prompts": [object()]}, r"prompts\[0\] is .*expected strings, numbers"),
     "several results": ({"prompts": [["a dog", "a cat"]]}, "returned a Results: expected one result"),
     "a file": ({"out": __file__}, "is a file"),
 }

@@ -232,7 +232,7 @@ def test_a_corpus_that_changes_during_a_run_is_refused(
         return mark
 
     monkeypatch.setattr(runs, "fingerprint", changing)
-    with pytest.raises(InputError, match=r"data=.*data\.txt.* was changed.*shard 1 "):
+    with pytest.raises(InputError, match=r"data=.*data\.txt.* changed while.*shard 1 "):
         run(LENGTHS, out="changed", **fields)
     monkeypatch.undo()
     data.write_text("\n".join(lines))
@@ -303,7 +303,7 @@ def test_what_cannot_be_written_is_left_for_later(
     monkeypatch.setattr(os, "replace", replace)
     (folder / "tables").write_text("in the way")
     measured.clear()
-    with pytest.raises(OSError, match=r"File exists: tables .* is kept, run the same command again"):
+    with pytest.raises(OSError, match=r"File exists: tables .* are kept: run the same command again"):
         run(LENGTHS, limit=10)
     (folder / "tables").unlink()
     again = run(LENGTHS, limit=10)

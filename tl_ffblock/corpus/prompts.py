@@ -67,6 +67,9 @@ def map_prompts(
         shard_size: Prompts that are computed and kept at a time.
         **options: Of the function, the same for all prompts.
 
+    Returns:
+        `Results`, a list with `to_dataframe`, `mean` and `save`.
+
     Raises:
         InputError: if an argument cannot be used, the folder holds another run, or prompts failed, naming them.
         ModelLoadError: if the model is not there.

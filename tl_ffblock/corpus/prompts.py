@@ -68,6 +68,9 @@ def map_prompts(
         shard_size: Number of prompts that are computed and stored as a unit.
         **options: Options of the function, the same for all prompts.
 
+    Returns:
+        `Results`, a list with `to_dataframe`, `mean` and `save`.
+
     Raises:
         InputError: if an argument cannot be used, the folder has another run, shards could not be computed, or prompts failed.
         ModelLoadError: if the model does not exist.

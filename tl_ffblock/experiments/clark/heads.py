@@ -110,7 +110,7 @@ class Heads(Study):
     """Statistics of heads and of other maps."""
 
     name = "heads"
-    title = "What heads attend to, and what the feed-forward makes of it"
+    title = "What heads attend to, before and after the feed-forward"
     packages = ("sklearn",)
     captions: ClassVar[Mapping[str, str]] = {
         "shares": "Mean share of attention on each target, over the heads of a layer, with standard errors (thick) and standard "

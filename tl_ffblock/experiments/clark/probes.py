@@ -87,7 +87,7 @@ class Probes(Study):
     """Parses predicted from all maps together."""
 
     name = "probes"
-    title = "How much of a parse is in all maps together"
+    title = "Dependency parsing from all maps: probes"
     captions: ClassVar[Mapping[str, str]] = {
         "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
     }

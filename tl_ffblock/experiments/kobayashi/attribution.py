@@ -185,7 +185,7 @@ class AttributionMethods(MomentsStudy):
     """Methods that attribute a feed-forward's output to tokens."""
 
     name = "attribution-methods"
-    title = "Integrated Gradients against Shapley values"
+    title = "Integrated Gradients and Shapley values"
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Rank correlation of each method's maps with those of Integrated Gradients, {_SCATTER}.",
         "change": f"Change of the map by the feed-forward, by method, {_SCATTER}.",

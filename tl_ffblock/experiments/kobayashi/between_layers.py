@@ -23,7 +23,7 @@ class BetweenLayers(MomentsStudy):
     """Changes of maps between layers."""
 
     name = "between-layers"
-    title = "How much maps change from layer to layer"
+    title = "Contextualization change from layer to layer"
     captions: ClassVar[Mapping[str, str]] = {
         "neighbours": f"Change of the map from a layer to the next, at two scopes: {draw.SCATTER_OF_MEAN}."
     }

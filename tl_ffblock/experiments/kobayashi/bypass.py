@@ -29,7 +29,7 @@ class Bypass(MomentsStudy):
     """Norms of the feed-forward's output and of the bypass."""
 
     name = "bypass"
-    title = "The feed-forward's output beside its bypass"
+    title = "The feed-forward's output and its skip connection"
     captions: ClassVar[Mapping[str, str]] = {
         "norms": f"Mean norm of the feed-forward's output and of the bypass, all tokens: {_SCATTER}.",
         "norms_not_special": f"The same at tokens of text: {_SCATTER}.",

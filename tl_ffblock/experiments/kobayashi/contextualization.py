@@ -29,7 +29,7 @@ class Contextualization(MomentsStudy):
     """Contextualization change by component and layer."""
 
     name = "contextualization"
-    title = "How much each component changes the mixing of tokens"
+    title = "Contextualization change by component"
     captions: ClassVar[Mapping[str, str]] = {
         "changes": f"{_CHANGES}.",
         "cumulative": f"{_CUMULATIVE}.",
@@ -115,7 +115,7 @@ class Contextualization(MomentsStudy):
                 most = by_layer.iloc[-1]
                 then = f", next in layer {by_layer.index[-2]} ({by_layer.iloc[-2]:.3f})" if len(by_layer) > 1 else ""
                 sentences.append(
-                    f"{name} changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
+                    f"{name} changes contextualization most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
                     f"in the median layer {by_layer.median():.3f}."
                 )
         return (*sentences, *self._left(self._ranked(tables["cumulative"])))

@@ -497,25 +497,17 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
     return _track("from others", note, columns, shared, stretched=True) | {"values": rounded(shared, FULL_DIGITS)}
 
 
-def circuitsvis_view(
-    maps: ContributionMaps | TokenMaps, name: str | None, layer: int, kind: Literal["pattern", "heads"], height: int
-) -> PageView:
-    """One map by CircuitsVis, or all heads of it; `to_circuitsvis` of the two classes says what the arguments are."""
+def circuitsvis_view(maps: TokenMaps, name: str | None, layer: int, height: int) -> PageView:
+    """One map by CircuitsVis, or all channels of a layer: see `TokenMaps.to_circuitsvis`."""
     if len(maps.queries) != len(maps.tokens):
         raise InputError(
             f"CircuitsVis draws square maps; these hold {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
             "Make maps of all queries, or use to_html."
         )
     number = layer_number(layer, maps.layers)
-    if isinstance(maps, TokenMaps):
-        of, heads = name or maps.kind, maps.channels if name is None else ()
-        cells = maps.values[maps.layers.index(number)] if name is None else maps[name, number]
-        page = token_maps_page({"run": maps}, layer=number, channel=name)
-    else:
-        of, heads = str(name), maps.heads.channels if kind == "heads" else ()
-        cells = (maps.heads if kind == "heads" else maps.values)[of, number]
-        page = page_data({"run": maps}, layer=number, scope=of)
-    cells = cells.detach().cpu().float()
+    heads = maps.channels if name is None else ()
+    cells = (maps.values[maps.layers.index(number)] if name is None else maps[name, number]).detach().cpu().float()
+    page = token_maps_page({"run": maps}, layer=number, channel=name)
     limit = float(cells.abs().max()) or 1.0
     properties = {
         "attention": cells.tolist(),
@@ -525,7 +517,7 @@ def circuitsvis_view(
         "maskUpperTri": maps.causal,
     }
     by_head = {"attentionHeadNames": list(heads)} if heads else {}
-    heading = f"{maps.model}, layer {number}, {of}{' by head' if heads else ''}"
+    heading = f"{maps.model}, layer {number}, {maps.kind if name is None else name}"
     component: Any = "AttentionHeads" if heads else "AttentionPattern"
     html = component_page(component, properties | by_head, heading=heading)
     return iframe(html, height=height, title=heading, still=still_of(page))

@@ -1,17 +1,17 @@
-/* sources 5bec80f5f60d8d7b7837e5be467ee18319422f3480e30e1bd1de85be20768b4a */
+/* sources a172f8f5aaef2418fde920fbfb79348e1319973fb9fab6ff717110273c494c1e */
 "use strict";
 "use strict";(()=>{function lt(t){if(t==null||Number.isNaN(t))return"–";let e=Math.abs(t);return e!==0&&(e<.001||e>=1e5)?t.toExponential(
 1).replaceAll("-","−"):String(Number(t.toPrecision(3))).replaceAll("-","−")}function fe(t){return t==null?"–":`${t>
-0?"+":""}${lt(t)}`}function Al(t){return t>.995&&t<1?"99 %":`${Math.round(100*t)} %`}function _n(t,e,n,o){let r=t.edges.
+0?"+":""}${lt(t)}`}function Tl(t){return t>.995&&t<1?"99 %":`${Math.round(100*t)} %`}function _n(t,e,n,o){let r=t.edges.
 length-n.length,s=t.targets.length?"the sizes of all shares that can be hidden":"the sizes of all edges that can be hidd\
-en",a=r?` and ${r} that always are`:"";return`${o} of the page's ${n.length} edges${a}; they carry ${Al(e.carried)} of ${s}\
+en",a=r?` and ${r} that always are`:"";return`${o} of the page's ${n.length} edges${a}; they carry ${Tl(e.carried)} of ${s}\
 . What is hidden stays in the sums of the cards.`}function Pn(t){return`${t.token?`${t.name}: ${t.token}`:t.name} = ${lt(
 t.value)}`}function Pe(t){return Array.from(new Intl.Segmenter().segment(t),e=>e.segment)}function Bn(t){let e=[];return t.forEach(
-(n,o)=>{o&&n===t[o-1]?e[e.length-1].push(o):e.push([o])}),e}function Tl(t){return t.length===1?t[0]:t.map((e,n)=>n?e.replace(
+(n,o)=>{o&&n===t[o-1]?e[e.length-1].push(o):e.push([o])}),e}function Rl(t){return t.length===1?t[0]:t.map((e,n)=>n?e.replace(
 /^##/,""):e).join("")}function _r(t,e){let n=e?Bn(t.words):t.words.map((a,i)=>[i]),o=[];n.forEach((a,i)=>a.forEach(l=>{o[l]=
 i}));let r=[];t.queries.forEach((a,i)=>{let l=r.find(u=>u.own===o[a]);l?l.members.push(i):r.push({own:o[a],members:[i],position:a})});
 let s=r.map(a=>a.own);return{columns:n.map(a=>({members:a,position:a[0]})),rows:r,own:s,columnOf:o,nRows:r.length,nColumns:n.
-length,reaches:(a,i)=>!t.causal||i<=s[a],rowOf:a=>s.indexOf(o[a]),labels:a=>n.map(i=>Tl(i.map(l=>a[l])))}}function Ft(t,e){
+length,reaches:(a,i)=>!t.causal||i<=s[a],rowOf:a=>s.indexOf(o[a]),labels:a=>n.map(i=>Rl(i.map(l=>a[l])))}}function Ft(t,e){
 return t.named?"":`position ${e}`}function Be(t,e,n){return t.named?"":`from ${Ft(t,e)} to ${Ft(t,n)}`}function Jt(t,e){
 return t.named?"":e}function Hn(t,e){return Math.max(0,t.segments.filter(([,n])=>n<=e).length-1)}function Pr(t,e){return t.
 map((n,o)=>n===e[o]?n:`${n}→${e[o]}`)}function he(t,e,n){let o=new Float32Array(t.nRows*t.nColumns).fill(NaN);return t.
@@ -25,26 +25,26 @@ return O(t,e,n,{transform:`rotate(-90 ${e} ${n})`,...o})}function p(t,e={},n=[])
 t),e);return o.append(...n),o}function Y(t,e){t.textContent!==e&&(t.textContent=e)}function pe(t,e,n){t.style.backgroundColor=
 e?e.hex:"",t.style.color=e?e.readable:"",t.style.boxShadow=n?`inset 0 -4px ${n.hex}`:""}function He(t,e,n,o){let r=p("li",
 {className:"chip",title:n},[p("bdi",{textContent:t}),p("span",{textContent:e})]);return pe(r,o,null),r}function w(t){return document.
-getElementById(t)}var Hr=document.createElement("canvas").getContext("2d"),Rl=2e4,de=new Map;function W(t,e){let n=`${e}\
- ${t}`;return de.has(n)||(de.size>Rl&&de.clear(),Hr.font=`${e}px ${Qt}`,de.set(n,Hr.measureText(t).width)),de.get(n)}function B(t,e,n){
+getElementById(t)}var Hr=document.createElement("canvas").getContext("2d"),zl=2e4,de=new Map;function W(t,e){let n=`${e}\
+ ${t}`;return de.has(n)||(de.size>zl&&de.clear(),Hr.font=`${e}px ${Qt}`,de.set(n,Hr.measureText(t).width)),de.get(n)}function B(t,e,n){
 if(W(t,e)<=n)return t;let o=Pe(t.slice(0,400));for(;o.length>1&&W(o.join("")+"…",e)>n;)o.pop();return o.join("")+"…"}
 function De(t,e,n){let o=[""];for(let r of t.split(" ")){let s=o[o.length-1]?`${o[o.length-1]} ${r}`:r;o[o.length-1]&&W(
 s,e)>n?o.push(r):o[o.length-1]=s}return o}function It(t,e){let n=p("tr");return t.forEach((o,r)=>{let s=p("td");if(r===0&&e){let a=p("button",{type:"button",className:"\
-plain",textContent:o});a.addEventListener("click",e),s.append(a)}else s.textContent=o;n.append(s)}),n}function zl(t){return t.
+plain",textContent:o});a.addEventListener("click",e),s.append(a)}else s.textContent=o;n.append(s)}),n}function Wl(t){return t.
 label&&t.label!==t.short?`${t.short} ${t.label}`:t.short}function Dr(t,e,n,o){let r=s=>Math.abs(s.shares[o]??0);return t.
 edges.filter(s=>s[n]===e).sort((s,a)=>r(a)-r(s)||Math.abs(a.size)-Math.abs(s.size))}function qr(t,e,n,o,r,s){if(!n.length&&
 !s.length)return[];let{data:a,target:i}=t,l=h=>a.targets.length?[fe(h[i])]:[],u=p("tr",{},[p("th"),p("th",{textContent:"\
-size"}),...a.targets.length?[p("th",{textContent:"share"})]:[]]),c=60,f=n.slice(0,c).map(h=>It([zl(a.nodes[h[o]]),`${h.unit in
+size"}),...a.targets.length?[p("th",{textContent:"share"})]:[]]),c=60,f=n.slice(0,c).map(h=>It([Wl(a.nodes[h[o]]),`${h.unit in
 a.widths?"":`${h.unit} `}${lt(h.size)}`,...l(h.shares)],()=>r(h[o]))),d=n.length>c?[It([`and ${n.length-c} more`,"",""])]:
 [];return[p("h3",{textContent:e}),p("table",{},[u,...f,...d,...s.map(({name:h,size:m,shares:g})=>It([h,m===null?"":lt(m),
-...l(g)]))])]}function Wl(t,e){let{data:n,target:o}=t,r=e.facts.map(([s,a])=>It([s,lt(a)]));if(n.targets.length){let{token:s,
+...l(g)]))])]}function jl(t,e){let{data:n,target:o}=t,r=e.facts.map(([s,a])=>It([s,lt(a)]));if(n.targets.length){let{token:s,
 name:a,value:i}=n.targets[o];r.push(It([`share of ${a}`,`${fe(e.shares[o])} of ${lt(i)}`])),s&&e.ranks[o]&&r.push(It([`r\
 ank of ${s}`,String(e.ranks[o])]),It([`probability of ${s}`,lt(e.probabilities[o])]))}return p("table",{},r)}function Vr(t,e,n){
 let{data:o,target:r}=t;if(e===null)return[p("p",{className:"note",textContent:"Choose a node: its card says what it writ\
 es as tokens, and what it is the sum of."})];let s=o.nodes[e],a=(s.own_shares[r]??0)!==0?[{name:"brought by the node its\
 elf",size:null,shares:s.own_shares}]:[],i=s.unseen?[{name:`not on this page${s.unseen>1?` (${s.unseen})`:""}`,size:null,
 shares:s.rest_shares}]:[],l=Dr(o,e,"target",r),u=s.says.length?[p("div",{className:"says"},s.says.map(c=>p("bdi",{textContent:c})))]:
-[];return[p("h2",{textContent:s.name}),...u,Wl(t,s),...qr(t,"What enters it",l,"source",n,[...a,...i]),...qr(t,"Where it\
+[];return[p("h2",{textContent:s.name}),...u,jl(t,s),...qr(t,"What enters it",l,"source",n,[...a,...i]),...qr(t,"Where it\
  goes",Dr(o,e,"source",r),"target",n,[])]}var qe={width:76,widest:130,height:28,gap:4,apart:26,closest:10,lane:14,top:34,left:10,most:190};function Ur(t,e){let n=o=>t.
 targets.length?Math.abs(o.weights[e]??0):o.unit in t.widths?o.size:0;return t.edges.map((o,r)=>({index:r,weight:n(o)})).
 filter(({index:o})=>!t.edges[o].always).sort((o,r)=>r.weight-o.weight||o.index-r.index)}function Gr(t,e,n,o){let r=new Set(
@@ -56,60 +56,60 @@ d,h]of o)a[Number(d.split("/")[0])]=Math.max(a[Number(d.split("/")[0])],h.length
 l.push(u),d&&(u+=d*i+n.lane);let c=new Map;for(let[d,h]of o){let[m,g]=d.split("/").map(Number),b=l[m]+Math.min(n.most,(a[m]-
 h.length)*i/2);h.sort((x,y)=>x-y).forEach((x,y)=>c.set(x,{x:n.left+s.indexOf(g)*(n.width+n.apart),y:b+y*i}))}let f=2*n.left+
 s.length*(n.width+n.apart)-n.apart;return{places:c,columns:s.map((d,h)=>({title:t.columns[d],x:n.left+h*(n.width+n.apart)})),
-width:f,height:u,size:n}}var jl=.7;function Yr(t,e,n,o){let r=new Set([...e.nodes].map(l=>t.nodes[l].column)).size-1,s=(o-
+width:f,height:u,size:n}}var Fl=.7;function Yr(t,e,n,o){let r=new Set([...e.nodes].map(l=>t.nodes[l].column)).size-1,s=(o-
 2*n.left-(r+1)*n.width)/Math.max(1,r),a=Kr(t,e,{...n,apart:Math.max(n.closest,Math.min(n.apart,s))}),i=Math.min(1,o/a.width);
-return i<jl?{layout:Kr(t,e,n),part:1}:{layout:a,part:i}}function Xr(t){let e={};for(let{unit:n,size:o}of t.edges)n in t.
+return i<Fl?{layout:Kr(t,e,n),part:1}:{layout:a,part:i}}function Xr(t){let e={};for(let{unit:n,size:o}of t.edges)n in t.
 widths&&(e[n]=Math.max(e[n]||0,Math.abs(o)));return e}function Zr(t,e){return e[t.unit]?.8+9*Math.sqrt(Math.abs(t.size)/
 e[t.unit]):1.1}function Jr(t,e){let n=s=>s.map(a=>Math.abs(a.shares[e]??0)).filter(a=>a>0).sort((a,i)=>a-i),o=n(t.edges.
-filter(s=>!s.always)),r=o.length?o:n(t.edges);return r.length?r[Math.min(r.length-1,Math.floor(.98*r.length))]:1}function Ve(t,e,n,o){let r=Float32Array.from(e);for(let s=0;s<t.nRows;s++){let a=s*t.nColumns;for(let i of n)r[a+i]=NaN;
-o&&(r[a+t.own[s]]=NaN)}return r}function qn(t,e,n,o){let r=Ve(t,e,n,o==="others");if(o==="none")return r;let{nRows:s,nColumns:a}=t,
+filter(s=>!s.always)),r=o.length?o:n(t.edges);return r.length?r[Math.min(r.length-1,Math.floor(.98*r.length))]:1}function Ve(t,e,n,o){let r=new Float32Array(e);for(let s=0;s<t.nRows;s++){let a=s*t.nColumns;for(let i of n)r[a+i]=NaN;o&&
+(r[a+t.own[s]]=NaN)}return r}function qn(t,e,n,o){let r=Ve(t,e,n,o==="others");if(o==="none")return r;let{nRows:s,nColumns:a}=t,
 i=o==="column"?(u,c)=>c:u=>u,l=new Float64Array(o==="column"?a:s);for(let u=0,c=0;u<s;u++)for(let f=0;f<a;f++,c++)Number.
 isNaN(r[c])||(l[i(u,f)]+=r[c]);for(let u=0,c=0;u<s;u++)for(let f=0;f<a;f++,c++)l[i(u,f)]>0&&(r[c]/=l[i(u,f)]);return r}function Vn(t,e,n){
 let o=Ve(t,e,n,!1);return Float32Array.from(t.own,(r,s)=>{let a=0;for(let i=0;i<t.nColumns;i++)a+=o[s*t.nColumns+i]||0;return a>
-0?o[s*t.nColumns+r]/a:NaN})}function Ke(t,e){return t.map((n,o)=>n-e[o])}function E(t){let e=0;for(let n of t)Math.abs(n)>
-e&&(e=Math.abs(n));return e}function Dn(t,e,n,o=0){let r=new Float32Array(e.length),s=0;for(let a=0,i=0;a<t.nRows;a++){let l=s;
-for(let u=0;u<t.nColumns;u++,i++)!Number.isNaN(e[i])&&(n||t.own[a]!==u)&&(r[s++]=Math.abs(e[i]));s-l<o&&(s=l)}return r.subarray(
-0,s)}function ge(t,e){let[n,o]=[0,t.length-1];for(;n<o;){let r=t[n+o>>1],[s,a]=[n,o];for(;s<=a;){for(;t[s]<r;)s++;for(;t[a]>
-r;)a--;if(s>a)break;[t[s],t[a]]=[t[a],t[s]],s++,a--}if(e<=a)o=a;else if(e>=s)n=s;else break}return t[e]}var te=20,Fl=3;function Lt(t,e,n,o=!1){
-let r=n==="all",s=o&&!r?Dn(t,e,!1,Fl):[],a=s.length?s:Dn(t,e,r),i=a.length?a:Dn(t,e,!0);return n!=="percentile"?E(i):ge(
-i,Math.floor(.99*(i.length-1)))||E(i)}function _t(t,e,n){let o=e>0?Math.min(1,Math.abs(t)/e):0;return n?Math.sqrt(o):o}function Qr(t,e,[
-n,o,r,s],a,i){let l=new Float32Array(a*i).fill(NaN),[u,c]=[o-n+1,s-r+1];if(u===i&&c===a){for(let m=0;m<u;m++)l.set(t.subarray(
-(n+m)*e+r,(n+m)*e+s+1),m*c);return l}let f=(m,g)=>Array.from({length:m},(b,x)=>{let y=Math.floor(x*g/m);return[y,Math.max(
-y+1,Math.floor((x+1)*g/m))]}),[d,h]=[f(u,i),f(c,a)];for(let m=0;m<u;m++)for(let g=0;g<c;g++){let b=t[(n+m)*e+r+g];if(!Number.
-isNaN(b))for(let x=d[m][0];x<d[m][1];x++)for(let y=h[g][0];y<h[g][1];y++){let M=x*a+y;Math.abs(l[M])>=Math.abs(b)||(l[M]=
-b)}}return l}var we={light:{paper:"#ffffff",ink:"#17202a",grey:"#5b6672",line:"#8b95a1",out:"#f1f3f5",hatch:"#d9dee3",contribution:"#\
+0?o[s*t.nColumns+r]/a:NaN})}function Ke(t,e){let n=new Float32Array(t.length);for(let o=0;o<t.length;o++)n[o]=t[o]-e[o];
+return n}function E(t){let e=0;for(let n of t)Math.abs(n)>e&&(e=Math.abs(n));return e}function Dn(t,e,n,o=0){let r=new Float32Array(
+e.length),s=0;for(let a=0,i=0;a<t.nRows;a++){let l=s;for(let u=0;u<t.nColumns;u++,i++)!Number.isNaN(e[i])&&(n||t.own[a]!==
+u)&&(r[s++]=Math.abs(e[i]));s-l<o&&(s=l)}return r.subarray(0,s)}function ge(t,e){let[n,o]=[0,t.length-1];for(;n<o;){let r=t[n+
+o>>1],[s,a]=[n,o];for(;s<=a;){for(;t[s]<r;)s++;for(;t[a]>r;)a--;if(s>a)break;[t[s],t[a]]=[t[a],t[s]],s++,a--}if(e<=a)o=a;else if(e>=
+s)n=s;else break}return t[e]}var te=20,Il=3;function Lt(t,e,n,o=!1){let r=n==="all",s=o&&!r?Dn(t,e,!1,Il):[],a=s.length?
+s:Dn(t,e,r),i=a.length?a:Dn(t,e,!0);return n!=="percentile"?E(i):ge(i,Math.floor(.99*(i.length-1)))||E(i)}function _t(t,e,n){
+let o=e>0?Math.min(1,Math.abs(t)/e):0;return n?Math.sqrt(o):o}function Qr(t,e,[n,o,r,s],a,i){let l=new Float32Array(a*i).
+fill(NaN),[u,c]=[o-n+1,s-r+1];if(u===i&&c===a){for(let m=0;m<u;m++)l.set(t.subarray((n+m)*e+r,(n+m)*e+s+1),m*c);return l}
+let f=(m,g)=>Array.from({length:m},(b,x)=>{let y=Math.floor(x*g/m);return[y,Math.max(y+1,Math.floor((x+1)*g/m))]}),[d,h]=[
+f(u,i),f(c,a)];for(let m=0;m<u;m++)for(let g=0;g<c;g++){let b=t[(n+m)*e+r+g];if(!Number.isNaN(b))for(let x=d[m][0];x<d[m][1];x++)
+for(let y=h[g][0];y<h[g][1];y++){let M=x*a+y;Math.abs(l[M])>=Math.abs(b)||(l[M]=b)}}return l}var we={light:{paper:"#ffffff",ink:"#17202a",grey:"#5b6672",line:"#8b95a1",out:"#f1f3f5",hatch:"#d9dee3",contribution:"#\
 003f5c",gain:"#b35806",loss:"#6a5fc0",bias:"#4a4f57",mark:"#17202a",read:"#d0106f"},dark:{paper:"#14191f",ink:"#e8edf2",
 grey:"#a3adb8",line:"#66717d",out:"#1c232b",hatch:"#323c47",contribution:"#9fd8f5",gain:"#f0933f",loss:"#a398f0",bias:"#\
-c3cad2",mark:"#ffffff",read:"#ff6ab0"}};function ee(t){return[1,3,5].map(e=>parseInt(t.slice(e,e+2),16))}function Il(t){
+c3cad2",mark:"#ffffff",read:"#ff6ab0"}};function ee(t){return[1,3,5].map(e=>parseInt(t.slice(e,e+2),16))}function _l(t){
 return"#"+t.map(e=>e.toString(16).padStart(2,"0")).join("")}var rs=[.95047,1,1.08883],ss=[[.4124564,.3575761,.1804375],[
-.2126729,.7151522,.072175],[.0193339,.119192,.9503041]],_l=[[3.2404542,-1.5371385,-.4985314],[-.969266,1.8760108,.041556],
+.2126729,.7151522,.072175],[.0193339,.119192,.9503041]],Pl=[[3.2404542,-1.5371385,-.4985314],[-.969266,1.8760108,.041556],
 [.0556434,-.2040259,1.0572252]];function Un(t,e){return t.map(n=>n.reduce((o,r,s)=>o+r*e[s],0))}function as(t){return t.
 map(e=>e/255<=.04045?e/255/12.92:((e/255+.055)/1.055)**2.4)}function ts(t){let[e,n,o]=Un(ss,as(t)).map((r,s)=>r/rs[s]).map(
-r=>r>.008856451679035631?Math.cbrt(r):(903.2962962962963*r+16)/116);return[116*n-16,500*(e-n),200*(n-o)]}function Pl([t,
+r=>r>.008856451679035631?Math.cbrt(r):(903.2962962962963*r+16)/116);return[116*n-16,500*(e-n),200*(n-o)]}function Bl([t,
 e,n]){let o=(t+16)/116,r=[o+e/500,o,o-n/200].map((a,i)=>rs[i]*(a**3>216/24389?a**3:(116*a-16)*27/24389)),s=a=>a<=.0031308?
-12.92*a:1.055*a**(1/2.4)-.055;return Un(_l,r).map(a=>Math.round(255*Math.min(1,Math.max(0,s(Math.max(0,a))))))}var Mt=256;
-function Bl(t,e){let[n,o]=[ts(ee(t)),ts(ee(e))];return Array.from({length:Mt+1},(r,s)=>Pl(n.map((a,i)=>a+(o[i]-a)*(s/Mt))))}
-function es([t,e,n]){return(255<<24|n<<16|e<<8|t)>>>0}var Kn=new Map;function Ue(t){return Kn.has(t)||Kn.set(t,Hl(t)),Kn.
-get(t)}function Hl(t){let e=we[t],o=["contribution","gain","loss","bias"].map(a=>[a,Bl(e.paper,e[a])]),r=Object.fromEntries(
-o.map(([a,i])=>[a,Uint32Array.from(i,es)])),s=Object.fromEntries(o.map(([a,i])=>[a,i.map(l=>({rgb:l,hex:Il(l),readable:Gn(
-l)}))]));return{...e,name:t,ramps:s,shades:r,outside:es(ee(e.out))}}function Dl(t,e){return e==="signed"?t<0?"loss":"gai\
-n":e}function ot(t,e,n,o,r=0){return t.ramps[Dl(e,o)][Math.round(_t(e,n,r)*Mt)]}var ns=["#17202a","#ffffff","#000000"],ql=4.5;
+12.92*a:1.055*a**(1/2.4)-.055;return Un(Pl,r).map(a=>Math.round(255*Math.min(1,Math.max(0,s(Math.max(0,a))))))}var Mt=256;
+function Hl(t,e){let[n,o]=[ts(ee(t)),ts(ee(e))];return Array.from({length:Mt+1},(r,s)=>Bl(n.map((a,i)=>a+(o[i]-a)*(s/Mt))))}
+function es([t,e,n]){return(255<<24|n<<16|e<<8|t)>>>0}var Kn=new Map;function Ue(t){return Kn.has(t)||Kn.set(t,Dl(t)),Kn.
+get(t)}function Dl(t){let e=we[t],o=["contribution","gain","loss","bias"].map(a=>[a,Hl(e.paper,e[a])]),r=Object.fromEntries(
+o.map(([a,i])=>[a,Uint32Array.from(i,es)])),s=Object.fromEntries(o.map(([a,i])=>[a,i.map(l=>({rgb:l,hex:_l(l),readable:Gn(
+l)}))]));return{...e,name:t,ramps:s,shades:r,outside:es(ee(e.out))}}function ql(t,e){return e==="signed"?t<0?"loss":"gai\
+n":e}function ot(t,e,n,o,r=0){return t.ramps[ql(e,o)][Math.round(_t(e,n,r)*Mt)]}var ns=["#17202a","#ffffff","#000000"],Vl=4.5;
 function os(t){return Un([ss[1]],as(t))[0]}function Gn(t){let e=os(t),n=o=>{let r=os(ee(o));return(Math.max(r,e)+.05)/(Math.
-min(r,e)+.05)};return ns.find(o=>n(o)>=ql)||ns[2]}var Xn=11,Yn=9.5;function ls({nodes:t}){return{...qe,width:Math.ceil(Math.min(qe.widest,Math.max(qe.width,...t.map(({short:e})=>W(
+min(r,e)+.05)};return ns.find(o=>n(o)>=Vl)||ns[2]}var Xn=11,Yn=9.5;function ls({nodes:t}){return{...qe,width:Math.ceil(Math.min(qe.widest,Math.max(qe.width,...t.map(({short:e})=>W(
 e,Xn)+6))))}}function be(t,e,n,o=0){if(!e)return t.line;let r=Math.round(Mt*Math.max(o,Math.sqrt(Math.min(1,Math.abs(e)/
-n))));return t.ramps[e>0?"gain":"loss"][r].hex}function Vl(t,e){return e?t.ramps.contribution[Math.round(Mt*Math.max(.04,
+n))));return t.ramps[e>0?"gain":"loss"][r].hex}function Kl(t,e){return e?t.ramps.contribution[Math.round(Mt*Math.max(.04,
 1-Math.log10(e)/4.7))].hex:t.paper}function Ye({palette:t,flattest:e},n){return t.ramps.contribution[Math.round(Mt*Math.
 max(.04,1-n/(e||1)))].hex}function Zn(t,e){let{data:n,palette:o,target:r,limit:s}=t;if(t.inks!=="entropy")return n.targets.
 length?be(o,e.shares[r],s,.22):o.line;let{entropy:a}=n.nodes[e.source];return a===null||!(e.unit in n.widths)?o.line:Ye(
 t,a)}function Jn(t,e){return t.inks==="entropy"?e.entropy===null?t.palette.paper:Ye(t,e.entropy):t.inks==="rank"&&t.data.
-targets.length?Vl(t.palette,e.ranks[t.target]):e.shares.length&&e.shares[t.target]?be(t.palette,e.shares[t.target],t.limit):
-t.palette.paper}function Kl(t,e){let{data:n,layout:o}=t,r=n.edges[e],{size:s,places:a}=o,[i,l]=[a.get(r.source),a.get(r.
+targets.length?Kl(t.palette,e.ranks[t.target]):e.shares.length&&e.shares[t.target]?be(t.palette,e.shares[t.target],t.limit):
+t.palette.paper}function Ul(t,e){let{data:n,layout:o}=t,r=n.edges[e],{size:s,places:a}=o,[i,l]=[a.get(r.source),a.get(r.
 target)],[u,c,f,d]=[i.x+s.width,i.y+s.height/2,l.x,l.y+s.height/2],h=Math.max(s.apart/2,(f-u)/2),m=k("path",{class:"grap\
 h-edge",d:`M${u} ${c}C${u+h} ${c} ${f-h} ${d} ${f} ${d}`,fill:"none",stroke:Zn(t,r),"stroke-width":Zr(r,t.largest),"stro\
-ke-opacity":.8});return r.unit in n.widths||m.setAttribute("stroke-dasharray","4 3"),m.dataset.edge=e,m}function Ul(t,e){
+ke-opacity":.8});return r.unit in n.widths||m.setAttribute("stroke-dasharray","4 3"),m.dataset.edge=e,m}function Gl(t,e){
 let n=t.data.nodes[e],o=t.layout.places.get(e);if(!n.unseen)return[];let r=n.rest_shares[t.target]||0,s=o.y+t.layout.size.
 height-5;return[k("path",{class:"graph-edge",d:`M${o.x-14} ${s+9}L${o.x} ${s}`,stroke:t.inks==="entropy"?t.palette.line:
-be(t.palette,r,t.limit,.22),"stroke-width":2,"stroke-dasharray":"2 2"})]}function Gl(t,e){let{data:n,layout:o,palette:r}=t,
+be(t.palette,r,t.limit,.22),"stroke-width":2,"stroke-dasharray":"2 2"})]}function Yl(t,e){let{data:n,layout:o,palette:r}=t,
 s=n.nodes[e],{x:a,y:i}=o.places.get(e),{width:l,height:u}=o.size,c=Jn(t,s),f=Gn(ee(c)),d=n.targets.length&&s.shares[t.target]?
 fe(s.shares[t.target]):"",m=[s.label&&B(s.label,Yn,l-6-W(` ${d}`,Yn)),d].filter(Boolean).join(" "),g=`${s.label} ${s.name}`,
 b=k("g",{class:"graph-node",transform:`translate(${a} ${i})`,role:"img","aria-label":g},[k("rect",{width:l,height:u,rx:4,
@@ -122,7 +122,7 @@ let{layout:e,palette:n,part:o}=t,r=k("svg",{class:"headings",width:e.width*o,hei
 `${-Ge*o}px`,r}function Qn(t){let{data:e,layout:n,shown:o,palette:r,part:s}=t,a=[...o.edges].sort((i,l)=>Math.abs(e.edges[i].
 shares[t.target]||0)-Math.abs(e.edges[l].shares[t.target]||0));return k("svg",{xmlns:me,width:n.width*s,height:n.height*
 s,viewBox:`0 0 ${n.width} ${n.height}`,"font-family":Qt},[j(0,0,n.width,n.height,r.paper),...n.columns.flatMap(i=>cs(t,i)),
-...[...o.nodes].flatMap(i=>Ul(t,i)),...a.map(i=>Kl(t,i)),...[...o.nodes].map(i=>Gl(t,i))])}var is=900;function fs(t,{columns:e,
+...[...o.nodes].flatMap(i=>Gl(t,i)),...a.map(i=>Ul(t,i)),...[...o.nodes].map(i=>Yl(t,i))])}var is=900;function fs(t,{columns:e,
 places:n,width:o,size:r}){if(o<=is)return[t];let s=r.width+r.apart,a=Math.floor((is-2*r.left+r.apart)/s);return e.map((l,u)=>u).
 filter(l=>l%(a-1)===0&&l+1<e.length).map(l=>{let u=t.cloneNode(!0),c=e[l].x-r.left,f=Math.min(a,e.length-l)*s-r.apart+2*
 r.left,h=Math.max(...[...n.values()].filter(({x:m})=>m>=c&&m<c+f).map(({y:m})=>m))+r.height+r.lane;for(let[m,g]of Object.
@@ -139,8 +139,8 @@ function eo(t,e,n){let o={x:e.scrollLeft,y:e.scrollTop,width:Math.min(e.clientWi
 n.height)};for(let[r,s]of Object.entries(o))t.querySelector(".graph-window").setAttribute(r,s)}function ms(t,e,n,o){let r=t.
 getBoundingClientRect();e.scrollLeft=(o.clientX-r.left)/r.width*n.width-e.clientWidth/2,e.scrollTop=(o.clientY-r.top)/r.
 height*n.height-e.clientHeight/2}function Xe(t,e){return Object.values(t.runs[e].blocks).find(({kind:n})=>n==="graph")}function Ze(t){return Xe(t,0)!==void 0}
-var Yl=18;function Pt(t){let{selection:e,palette:n}=t,o=Xe(t.data,e.run),r=Math.min(e.target,Math.max(0,o.targets.length-
-1)),s=Ur(o,r),a=Math.min(s.length,e.amount<0?o.shown:e.amount),i=Gr(o,r,s,a),l=t.paper||!t.width?1/0:t.width-Yl;return{data:o,
+var Xl=18;function Pt(t){let{selection:e,palette:n}=t,o=Xe(t.data,e.run),r=Math.min(e.target,Math.max(0,o.targets.length-
+1)),s=Ur(o,r),a=Math.min(s.length,e.amount<0?o.shown:e.amount),i=Gr(o,r,s,a),l=t.paper||!t.width?1/0:t.width-Xl;return{data:o,
 target:r,order:s,amount:a,shown:i,palette:n,inks:e.inks,...Yr(o,i,ls(o),l),limit:Jr(o,r),largest:Xr(o),flattest:E(o.nodes.
 map(({entropy:u})=>u??0))}}function no({data:t,shown:e,order:n},o){if(o<0||e.nodes.has(o))return{node:o};let r=n.findIndex(
 ({index:s})=>t.edges[s].source===o||t.edges[s].target===o);return r<0?{node:o}:{node:o,amount:r+1}}function ps({nodes:t},e){
@@ -148,18 +148,18 @@ let n=e.trim().toLowerCase(),o=r=>n&&[r.label,r.name,r.short,...r.says].some(s=>
 (r,s)=>o(r)?[s]:[])}function gs(t,e){let n=Pt(t),o=ps(n.data,e);return o.length?no(n,o.find(r=>r>t.selection.node)??o[0]):
 null}function oo(t,e){let{data:n,shown:o}=Pt(t),r=new Set(ps(n,e));for(let a of document.querySelectorAll("[data-node]"))
 a.classList.toggle("found",r.has(Number(a.dataset.node)));let s=[...r].filter(a=>o.nodes.has(a)).length;return e.trim()?
-`${s} shown${r.size>s?`, ${r.size-s} hidden`:""}`:""}function Xl({layout:{places:t},shown:e},n,o){let r=t.get(n);if(!r)return Math.
+`${s} shown${r.size>s?`, ${r.size-s} hidden`:""}`:""}function Zl({layout:{places:t},shown:e},n,o){let r=t.get(n);if(!r)return Math.
 min(...e.nodes);let s={ArrowRight:(i,l)=>[i,l],ArrowLeft:(i,l)=>[-i,l],ArrowDown:(i,l)=>[l,i],ArrowUp:(i,l)=>[-l,i]}[o],
 a={index:n,distance:1/0};for(let[i,l]of t){let[u,c]=s(l.x-r.x,l.y-r.y),f=u+2*Math.abs(c);u>1&&f<a.distance&&(a={index:i,
-distance:f})}return a.index}function Zl(t){let{data:e,palette:n,limit:o,target:r}=t,s=d=>[1,.75,.5,.25,.1,1e-6].map(h=>be(
+distance:f})}return a.index}function Jl(t){let{data:e,palette:n,limit:o,target:r}=t,s=d=>[1,.75,.5,.25,.1,1e-6].map(h=>be(
 n,d*h*o,o)),a=p("span",{className:"ramp"});a.style.background=`linear-gradient(to right, ${[...s(-1),...s(1).reverse()].
 join(", ")})`;let i=p("span",{className:"ramp"});i.style.background=`linear-gradient(to right, ${[0,.25,.5,.75,1].map(d=>Ye(
 t,d*t.flattest)).join(", ")})`;let l=e.nodes.some(({shares:d})=>Math.abs(d[r]??0)>o*1.0001),u=e.targets.length?[p("span",
 {},[`share ${l?"≤ ":""}−${lt(o)}`,a,`${l?"≥ ":""}+${lt(o)}`])]:[],c=e.edges.some(d=>!(d.unit in e.widths))?[p("spa\
 n",{textContent:"dashed: a number, not a width"})]:[];return[...t.inks==="entropy"?[p("span",{},["entropy of the tokens \
 that a node says, and of its edges onward: 0",i,`${lt(t.flattest)} nats`])]:u,p("span",{textContent:`width: ${Object.values(
-e.widths).join("; ")}`}),...c]}function Jl({data:t,selection:e},{position:n}){let o=t.runs[e.run].tokens;return p("p",{className:"\
-graph-text"},o.flatMap((r,s)=>[p(s===n?"b":"bdi",{textContent:r})," "]))}function Ql({data:t},e){let n=(c,f,d,h)=>{let m=p(
+e.widths).join("; ")}`}),...c]}function Ql({data:t,selection:e},{position:n}){let o=t.runs[e.run].tokens;return p("p",{className:"\
+graph-text"},o.flatMap((r,s)=>[p(s===n?"b":"bdi",{textContent:r})," "]))}function tc({data:t},e){let n=(c,f,d,h)=>{let m=p(
 "select",{autocomplete:"off"},f.map(([g,b])=>p("option",{value:String(g),textContent:b})));return m.addEventListener("ch\
 ange",()=>e({[d]:h(m.value)})),{select:m,label:p("label",{className:"group",hidden:f.length<1},[`${c} `,m])}},o=n("targe\
 t",t.targets.map((c,f)=>[f,Pn(c)]),"target",Number),r=[["share",t.targets.length?"share of the target":"nothing"],...t.targets.
@@ -168,29 +168,29 @@ opy","entropy of the tokens"]]:[]],s=n("coloured by",r.length>1?r:[],"inks",Stri
 1",autocomplete:"off",className:"amount"});a.addEventListener("input",()=>e({amount:Number(a.value)}));let i=p("span",{className:"\
 note shown"});return i.setAttribute("role","status"),o.select.classList.add("target"),{host:p("div",{className:"graph-co\
 ntrols"},[o.label,s.label,p("label",{className:"group"},["shown ",a]),i]),tell:c=>{o.select.value=String(c.target),s.select.
-value=c.inks,a.max=String(c.order.length),a.value=String(c.amount),i.textContent=_n(c.data,c.shown,c.order,c.amount)}}}function tc(t,{
+value=c.inks,a.max=String(c.order.length),a.value=String(c.amount),i.textContent=_n(c.data,c.shown,c.order,c.amount)}}}function ec(t,{
 layout:{places:e,size:n},part:o},r,s=!1){if(!e.has(r))return;let[a,i,l,u]=[e.get(r).x,e.get(r).y,n.width,n.height].map(c=>c*
 o);(s||a<t.scrollLeft||a+l>t.scrollLeft+t.clientWidth)&&(t.scrollLeft=a+l/2-t.clientWidth/2),(s||i<t.scrollTop||i+u>t.scrollTop+
 t.clientHeight)&&(t.scrollTop=i+u/2-t.clientHeight/2)}function ws(t,e,n){w("card").replaceChildren(p("section",{className:"\
-card node-card"},Vr(t,e<0?null:e,o=>n(no(t,o)))))}function bs(t,e){ws(Pt(t),t.selection.node,e)}function ec(t,e,n){let o=r=>{
+card node-card"},Vr(t,e<0?null:e,o=>n(no(t,o)))))}function bs(t,e){ws(Pt(t),t.selection.node,e)}function nc(t,e,n){let o=r=>{
 let s=r.target.closest("[data-node]");return s?Number(s.dataset.node):-1};t.addEventListener("click",r=>n(no(e.drawn,o(r)))),
 t.addEventListener("pointerover",r=>{if(e.scene.selection.node>=0)return;let s=o(r);to(e.picture,e.drawn.data,s<0?null:s),
 ws(e.drawn,s,n)}),t.addEventListener("keydown",r=>{if(r.key==="Escape")n({node:-1});else if(r.key.startsWith("Arrow")&&!r.
-altKey)n({node:Xl(e.drawn,e.scene.selection.node,r.key)});else return;r.preventDefault(),r.stopPropagation()}),t.addEventListener(
+altKey)n({node:Zl(e.drawn,e.scene.selection.node,r.key)});else return;r.preventDefault(),r.stopPropagation()}),t.addEventListener(
 "scroll",()=>{e.small&&eo(e.small,t,e.drawn.layout)});for(let r of["pointerdown","pointermove"])e.above.addEventListener(
-r,s=>{s.buttons&&e.small&&ms(e.small,t,e.drawn.layout,s)})}function xs(){return["run"]}function nc({meaning:t,certificate:e}){
+r,s=>{s.buttons&&e.small&&ms(e.small,t,e.drawn.layout,s)})}function xs(){return["run"]}function oc({meaning:t,certificate:e}){
 return p("details",{className:"note"},[p("summary",{textContent:"What is drawn"}),p("p",{textContent:`${t} ${e}`})])}function ys(t,e,n){
 let o=p("div",{className:"graph",tabIndex:0}),[r,s]=[p("div",{className:"note graph-legend"}),p("div",{className:"graph-\
 overview"})];o.setAttribute("role","application"),o.setAttribute("aria-label","graph; arrow keys go from node to node, E\
 scape lets go"),s.setAttribute("aria-hidden","true");let a={scene:t,drawn:Pt(t),picture:null,small:null,above:s,made:"",
-opened:!1},i=Ql(a.drawn,e),l=()=>{let{drawn:c}=a;a.picture=Qn(c),o.replaceChildren(...a.scene.paper?fs(a.picture,c.layout):
+opened:!1},i=tc(a.drawn,e),l=()=>{let{drawn:c}=a;a.picture=Qn(c),o.replaceChildren(...a.scene.paper?fs(a.picture,c.layout):
 [us(c),a.picture]),a.small=c.layout.width*c.part>n?ds(c,n):null,s.replaceChildren(...[a.small].filter(Boolean)),s.hidden=
-!a.small,r.replaceChildren(...Zl(c)),i.tell(c)},u=c=>{let{target:f,amount:d,inks:h,node:m}=c.selection,g=JSON.stringify(
+!a.small,r.replaceChildren(...Jl(c)),i.tell(c)},u=c=>{let{target:f,amount:d,inks:h,node:m}=c.selection,g=JSON.stringify(
 [f,d,h,c.palette.name,c.paper]);Object.assign(a,{scene:c,drawn:Pt(c)}),g!==a.made&&l(),a.made=g;for(let b of a.picture.querySelectorAll(
 "[data-node]"))b.classList.toggle("chosen",Number(b.dataset.node)===m);to(a.picture,a.drawn.data,a.drawn.shown.nodes.has(
-m)?m:null),oo(c,w("search").value),requestAnimationFrame(()=>{tc(o,a.drawn,m>=0||a.opened?m:a.drawn.data.start,!a.opened),
-a.opened=!0,a.small&&eo(a.small,o,a.drawn.layout)})};return ec(o,a,e),{nodes:[...t.data.channels.size?[]:[Jl(t,a.drawn.data)],
-i.host,r,s,o,nc(a.drawn.data)],update:u}}function ks(t){let{data:e,target:n,shown:o,order:r,amount:s}=Pt(t),a=e.targets.
+m)?m:null),oo(c,w("search").value),requestAnimationFrame(()=>{ec(o,a.drawn,m>=0||a.opened?m:a.drawn.data.start,!a.opened),
+a.opened=!0,a.small&&eo(a.small,o,a.drawn.layout)})};return nc(o,a,e),{nodes:[...t.data.channels.size?[]:[Ql(t,a.drawn.data)],
+i.host,r,s,o,oc(a.drawn.data)],update:u}}function ks(t){let{data:e,target:n,shown:o,order:r,amount:s}=Pt(t),a=e.targets.
 length?`; ${Pn(e.targets[n])}`:"";return{headline:`${e.heading}${a}`,meaning:`${e.meaning.split(". ")[0].replace(/\.$/,"")}\
 .`,place:"",shown:"a graph of components",remark:[...e.meaning.split(". ").slice(1),_n(e,o,r,s)].join(". "),note:e.certificate,
 exact:!1,method:"",file:["graph",e.heading.replace(/[^\w.-]+/g,"_").slice(0,60)]}}function $s(t,e){let n=Pt(t),o=Math.min(
@@ -205,13 +205,13 @@ n.length;r++)o[r]=n.charCodeAt(r);return o}async function xe(t){let e=new Blob([
 r/e.low.length);for(let a=0,i=n*s.length;a<s.length;a++,i++){let l=e.bytes===2?t[i]*256+t[r+i]:t[i];s[a]=o?o[a]+(l%2?-(l+
 1)/2:l/2):l}return s}function io(t,e,n){let o=256**e.bytes-1,r=e.signed?(o-1)/2:o-1,s=new Float32Array(t.length);for(let a=0;a<
 t.length;a++){let i=t[a];if(i===0)continue;if(i===o){s[a]=NaN;continue}let l=i>r,u=Math.exp(e.low[n]+e.step[n]*(i-1-(l?r:
-0)));s[a]=l?-u:u}return s}function ro(t){return t.replaceAll("-","−")}var oc=" %";function R(t,e=3){if(!Number.isFinite(
+0)));s[a]=l?-u:u}return s}function ro(t){return t.replaceAll("-","−")}var rc=" %";function R(t,e=3){if(!Number.isFinite(
 t))return"–";let n=Math.abs(t);return t===0?"0":n>=1e5||n<1e-4?ro(t.toExponential(e-1)):ro(n>=10**(e+1)?String(Math.round(
-t)):String(Number(t.toPrecision(e))))}function V(t,e=3){return Number.isFinite(t)?R(100*t,e)+oc:"–"}function Je(t,e=3){
-if(!Number.isFinite(t))return"–";let n=R(100*t,e);return`${n} point${/^−?1$/.test(n)?"":"s"}`}function S(t,e,n=3){let o=e?
-Je(t,n):R(t,n);return t>0?`+${o}`:o}var rc=[8,6,5,4,3,2.5,2,1.5,1];function Cs(t){let e=10**Math.floor(Math.log10(t)+1e-9);
-return e*rc.find(n=>n*e<=t*(1+1e-8))}function X(t,e,n=!1){return e?n?Je(t,2):V(t,2):R(t,2)}function ye(t){return t===0?"\
-0":ro(t.toExponential(1))}function K(t,e,n){return e===Object.keys(t.runs[0].blocks)[0]?n:`${e}: ${n}`}function sc(t){let e=new Map;for(let[n,o]of Object.
+t)):String(Number(t.toPrecision(e))))}function V(t,e=3){return Number.isFinite(t)?R(100*t,e)+rc:"–"}function Je(t,e=3){
+if(!Number.isFinite(t))return"–";let n=R(100*t,e);return`${n} point${/^−?1$/.test(n)?"":"s"}`}function A(t,e,n=3){let o=e?
+Je(t,n):R(t,n);return t>0?`+${o}`:o}var sc=[8,6,5,4,3,2.5,2,1.5,1];function Cs(t){let e=10**Math.floor(Math.log10(t)+1e-9);
+return e*sc.find(n=>n*e<=t*(1+1e-8))}function X(t,e,n=!1){return e?n?Je(t,2):V(t,2):R(t,2)}function ye(t){return t===0?"\
+0":ro(t.toExponential(1))}function K(t,e,n){return e===Object.keys(t.runs[0].blocks)[0]?n:`${e}: ${n}`}function ac(t){let e=new Map;for(let[n,o]of Object.
 entries(t.runs[0].blocks))o.kind==="maps"&&o.channels.forEach((r,s)=>{let a=K(t,n,r.name);e.set(a,{...r,key:a,index:s,blockName:n,
 before:r.before&&K(t,n,r.before)})});return e}function wt(t,e){return Object.entries(t.runs[0].blocks).filter(([,n])=>n.
 kind==="maps"&&(!e||n.axis===e))}function ke(t){return Object.values(t.runs[0].blocks).filter(({kind:e})=>e==="effects")}
@@ -219,38 +219,38 @@ function tn(t,e,...n){let o=t.tables[e];if(!o)return NaN;let r=o.values;for(let[
 n[s])],r==null)return NaN;return r}function dt(t){return t.runs.map(({name:e})=>e).join()==="mean,low,high"?[1,2]:[]}function en(t,e,n,o){
 let r=e===0?dt(t):[];return r.length&&r.every(s=>t.loaded(s,n))?r.map(s=>t.matrix(s,n,o)):null}function P(t){return t.channels.
 size>0}function lo(t,e){let n=t.words.length,o=new Float32Array(t.queries.length*n).fill(NaN),r=0;return t.queries.forEach(
-(s,a)=>{let i=t.causal?s+1:n;o.set(e.subarray(r,r+i),a*n),r+=i}),o}function ac(t){let e=new Map,n=0;return(o,r)=>{let s=e.
+(s,a)=>{let i=t.causal?s+1:n;o.set(e.subarray(r,r+i),a*n),r+=i}),o}function ic(t){let e=new Map,n=0;return(o,r)=>{let s=e.
 get(o),a=s||r();s?e.delete(o):n+=a.length,e.set(o,a);for(let[i,{length:l}]of e){if(n<=t||i===o)break;e.delete(i),n-=l}return a}}
-function Qe(){let[t,e]=[null,null];return(n,o)=>(n!==t&&([t,e]=[n,o()]),e)}var ic=2**24;function Ns(t){let e={...t,latestAxes:Qe(),
-latestMaps:Qe(),channels:sc(t)},n=new Map,o=new Map,r=ac(ic),s=($,C,N)=>[$,C,N].join(`
+function Qe(){let[t,e]=[null,null];return(n,o)=>(n!==t&&([t,e]=[n,o()]),e)}var lc=2**24;function Ns(t){let e={...t,latestAxes:Qe(),
+latestMaps:Qe(),channels:ac(t)},n=new Map,o=new Map,r=ic(lc),s=($,C,N)=>[$,C,N].join(`
 `),a=($,C,N)=>{let T=e.channels.get(C),L=e.runs[$].blocks[T.blockName];return N==="values"?L.values[T.name]:L.columns[N]&&
 L.columns[N][T.name]},i=($,C)=>C.reference&&K(e,e.channels.get($).blockName,C.reference),l=async($,C,N)=>{let T=a($,C,N),
-L=i(C,T),[A]=await Promise.all([xe(T.packed),L&&u($,L,N)]);o.set(s($,C,N),A)},u=($,C,N)=>{let T=s($,C,N);return n.has(T)||
-n.set(T,l($,C,N)),n.get(T)},c=($,C,N,T)=>{let L=a($,C,N),A=i(C,L);return ao(o.get(s($,C,N)),L,T,A?c($,A,N,T):null)},f=($,C,N,T)=>{
+L=i(C,T),[S]=await Promise.all([xe(T.packed),L&&u($,L,N)]);o.set(s($,C,N),S)},u=($,C,N)=>{let T=s($,C,N);return n.has(T)||
+n.set(T,l($,C,N)),n.get(T)},c=($,C,N,T)=>{let L=a($,C,N),S=i(C,L);return ao(o.get(s($,C,N)),L,T,S?c($,S,N,T):null)},f=($,C,N,T)=>{
 let L=e.layers.indexOf(T);return r([s($,C,N),L].join(`
-`),()=>{let A=io(c($,C,N,L),a($,C,N),L);return N==="values"?lo(e,A):A})},d=($,C)=>{let N=e.runs[$].blocks[e.channels.get(
+`),()=>{let S=io(c($,C,N,L),a($,C,N),L);return N==="values"?lo(e,S):S})},d=($,C)=>{let N=e.runs[$].blocks[e.channels.get(
 C).blockName];return Promise.all(["values",...Object.keys(N.columns)].map(T=>u($,C,T)))},h=new Map;return Object.assign(
 e,{load:d,open:async $=>{h.has($)||h.set($,await xe($.packed))},numbersAt:($,C)=>io(ao(h.get($),$,C,null),$,C),loaded:($,C)=>o.
 has(s($,C,"values")),matrix:($,C,N)=>f($,C,"values",N),column:($,C,N,T)=>a($,C,N)?f($,C,N,T):null,block:$=>e.runs[0].blocks[e.
-channels.get($).blockName]})}var lc=["others","row","column","none"],cc=["percentile","off-diagonal","all"],uc=["","special","first","special first"],
-fc=["","before","after","difference"],hc=["change","share","distance"],dc=/^[\d.]{0,400}$/,mc=/^\d-\d$/,pc=/^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/,
-gc=["overview","maps","heads","all","scores","memories","numbers","graph"];function wc(t,e){return Number.isInteger(e)&&
-e>=0&&e<t.words.length}function uo(t,e){let[n,o]=e.split("-").map(Number);return mc.test(e)&&Math.max(n,o)<t.segments.length&&
+channels.get($).blockName]})}var cc=["others","row","column","none"],uc=["percentile","off-diagonal","all"],fc=["","special","first","special first"],
+hc=["","before","after","difference"],dc=["change","share","distance"],mc=/^[\d.]{0,400}$/,pc=/^\d-\d$/,gc=/^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/,
+wc=["overview","maps","heads","all","scores","memories","numbers","graph"];function bc(t,e){return Number.isInteger(e)&&
+e>=0&&e<t.words.length}function uo(t,e){let[n,o]=e.split("-").map(Number);return pc.test(e)&&Math.max(n,o)<t.segments.length&&
 (!t.causal||o<=n)}function nn(t){return(e,n)=>Number.isInteger(n)&&n>=t&&n<1e6}var co={run:(t,e)=>Number.isInteger(e)&&e>=
 0&&e<t.runs.length,scope:(t,e)=>t.channels.has(e),layer:(t,e)=>t.layers.includes(e),refRun:(t,e)=>Number.isInteger(e)&&e>=
-0&&e<t.runs.length,ref:(t,e)=>e===""||t.channels.has(e),to:(t,e)=>t.queries.includes(e),from:wc,read:(t,e)=>e==="row"||e===
-"column",view:(t,e)=>gc.includes(e),heads:(t,e)=>dc.test(e),between:(t,e)=>e===""||uo(t,e),block:(t,e)=>e===""||Object.hasOwn(
-t.runs[0].blocks,e),cells:(t,e)=>lc.includes(e)&&(e!=="column"||t.queries.length===t.words.length),range:(t,e)=>cc.includes(
-e),root:(t,e)=>e===0||e===1,each:(t,e)=>e===0||e===1,words:(t,e)=>e===0||e===1,hide:(t,e)=>uc.includes(e),panel:(t,e)=>fc.
-includes(e),zoom:(t,e)=>e===""||pc.test(e),sort:(t,e)=>hc.includes(e),pairs:(t,e)=>e==="all"||e==="token",mass:(t,e)=>Number.
+0&&e<t.runs.length,ref:(t,e)=>e===""||t.channels.has(e),to:(t,e)=>t.queries.includes(e),from:bc,read:(t,e)=>e==="row"||e===
+"column",view:(t,e)=>wc.includes(e),heads:(t,e)=>mc.test(e),between:(t,e)=>e===""||uo(t,e),block:(t,e)=>e===""||Object.hasOwn(
+t.runs[0].blocks,e),cells:(t,e)=>cc.includes(e)&&(e!=="column"||t.queries.length===t.words.length),range:(t,e)=>uc.includes(
+e),root:(t,e)=>e===0||e===1,each:(t,e)=>e===0||e===1,words:(t,e)=>e===0||e===1,hide:(t,e)=>fc.includes(e),panel:(t,e)=>hc.
+includes(e),zoom:(t,e)=>e===""||gc.test(e),sort:(t,e)=>dc.includes(e),pairs:(t,e)=>e==="all"||e==="token",mass:(t,e)=>Number.
 isInteger(e)&&e>=1&&e<=100,find:(t,e)=>typeof e=="string"&&e.length<=60,neuron:nn(-1),node:nn(-1),amount:nn(-1),target:nn(
 0),inks:(t,e)=>["share","rank","entropy"].includes(e)};function on(t,e,n,o){return n!==o||!P(t)?e:t.channels.get(e).before||
-""}function bc(t){return t.causal?Math.max(...t.queries):t.words.length-1}function xc(t,e){return!e||!Bt(e)?"none":e.cells===
-"others"&&bc(t)<2?"row":e.cells}var yc=60;function kc(t){let{scope:e,run:n,refRun:o}=t.start;return P(t)&&on(t,e,n,o)!==
-""&&!t.block(e).signed&&t.words.length>=yc?"difference":""}function Ls(t){let{scope:e,layer:n,to:o,from:r,run:s,refRun:a,
+""}function xc(t){return t.causal?Math.max(...t.queries):t.words.length-1}function yc(t,e){return!e||!Bt(e)?"none":e.cells===
+"others"&&xc(t)<2?"row":e.cells}var kc=60;function $c(t){let{scope:e,run:n,refRun:o}=t.start;return P(t)&&on(t,e,n,o)!==
+""&&!t.block(e).signed&&t.words.length>=kc?"difference":""}function Ls(t){let{scope:e,layer:n,to:o,from:r,run:s,refRun:a,
 view:i,heads:l}=t.start;return{run:s,scope:e,layer:n,refRun:a,ref:on(t,e,s,a),to:o,from:r,read:"row",view:i,heads:l,between:"",
-block:"",cells:xc(t,P(t)&&t.block(e)),range:t.words.length>=te?"percentile":"off-diagonal",root:0,each:0,words:0,hide:"",
-panel:kc(t),zoom:"",sort:"change",pairs:"all",mass:100,find:"",neuron:-1,node:-1,amount:-1,target:0,inks:"share"}}function Bt(t){
+block:"",cells:yc(t,P(t)&&t.block(e)),range:t.words.length>=te?"percentile":"off-diagonal",root:0,each:0,words:0,hide:"",
+panel:$c(t),zoom:"",sort:"change",pairs:"all",mass:100,find:"",neuron:-1,node:-1,amount:-1,target:0,inks:"share"}}function Bt(t){
 return!t.signed&&t.whole}function rn(t,{scope:e,ref:n}){return P(t)&&Bt(t.block(e))&&(n===""||Bt(t.block(n)))}function Es(t,e,n){
 let o={...e,...n};return["scope","run","refRun"].some(s=>s in n&&n[s]!==e[s])&&!("ref"in n)&&(e.ref===on(t,e.scope,e.run,
 e.refRun)||e.run===e.refRun!=(o.run===o.refRun))&&(o.ref=on(t,o.scope,o.run,o.refRun)),o.ref===o.scope&&o.run===o.refRun&&
@@ -258,28 +258,28 @@ e.refRun)||e.run===e.refRun!=(o.run===o.refRun))&&(o.ref=on(t,o.scope,o.run,o.re
 co).filter(r=>e[r]!==n[r]).map(r=>`${r}=${encodeURIComponent(e[r])}`);return o.length?`#${o.join("&")}`:""}function fo(t,e){
 let n=Ls(t),o={...n};for(let r of e.replace(/^#/,"").split("&")){let[s,a]=r.split("=");if(!Object.hasOwn(co,s)||a===void 0)
 continue;let i=typeof n[s]=="number"?Number(Os(a)):Os(a);co[s](t,i)&&(o[s]=i)}return rn(t,o)||(o.cells="none"),o}function Os(t){
-try{return decodeURIComponent(t)}catch{return""}}function Ss(t,e,n){let o=new Set;if(n.includes("special"))for(let r of t.
+try{return decodeURIComponent(t)}catch{return""}}function As(t,e,n){let o=new Set;if(n.includes("special"))for(let r of t.
 special)o.add(e.columnOf[r]);return n.includes("first")&&o.add(0),o}function an(t,e){let n=[0,t.nRows-1,0,t.nColumns-1],
 o=e.split(/[-,]/).map(Number);if(e===""||o.length!==4)return n;let r=(c,f)=>Math.max(0,Math.min(f,c)),[s,a,i,l]=o,u=[r(s,
 n[1]),r(a,n[1]),r(i,n[3]),r(l,n[3])];return u[0]<=u[1]&&u[2]<=u[3]?u:n}function ho([t,e,n,o]){return`${t}-${e},${n}-${o}`}
 function mo(t,e){let[n,o,r,s]=an(t,e.zoom),a=(l,u,c,f)=>{let d=Math.max(4,Math.ceil((u-l+1)/2)),h=Math.max(0,Math.min(c-
 Math.floor(d/2),f-d+1));return[h,Math.min(f,h+d-1)]},i=Math.max(0,t.rowOf(e.to));return ho([...a(n,o,i,t.nRows-1),...a(r,
-s,t.columnOf[e.from],t.nColumns-1)])}function As(t,e,n){let o=e.trim().toLowerCase();if(o==="")return-1;if(/^\d+$/.test(
+s,t.columnOf[e.from],t.nColumns-1)])}function Ss(t,e,n){let o=e.trim().toLowerCase();if(o==="")return-1;if(/^\d+$/.test(
 o)&&Number(o)<t.length)return Number(o);for(let r=1;r<=t.length;r++){let s=(n+r)%t.length;if(t[s].toLowerCase().includes(
 o))return s}return-1}function po(t,e,n,o){let{data:r,axes:s,selection:a,hidden:i}=t,l=g=>a.words?he(s,g,r.words.length):g,u=g=>g&&(a.words?Br(
 s,g):g),c=l(r.matrix(e,n,a.layer)),f=Object.keys(r.block(n).columns),d=Object.fromEntries(f.map(g=>[g,u(r.column(e,n,g,a.
 layer))]));a.cells==="others"&&(d.own=Vn(s,c,i));let h=qn(s,c,i,a.cells),m=r.block(n).shares||a.cells;return{role:o,key:n,
 run:e,raw:c,columns:d,cells:h,shares:m,asShare:m!=="none",limit:Lt(s,h,a.range,m==="others"||m==="row"),top:E(h),scale:r.
-block(n).signed?"signed":"contribution",labels:s.labels(r.runs[e].tokens)}}function $c(t,e,n){let o=Object.keys(n.columns).
+block(n).signed?"signed":"contribution",labels:s.labels(r.runs[e].tokens)}}function Mc(t,e,n){let o=Object.keys(n.columns).
 filter(s=>s in e.columns),r=Ke(n.cells,e.cells);return{role:"difference",key:n.key,run:n.run,shares:n.shares,asShare:n.asShare,
 raw:Ke(n.raw,e.raw),cells:r,limit:Lt(t.axes,r,t.selection.range,n.shares==="others"||n.shares==="row"),top:E(r),columns:Object.
 fromEntries(o.map(s=>[s,Ke(n.columns[s],e.columns[s])])),scale:"signed",labels:Pr(e.labels,n.labels)}}var Ht=["run","sco\
-pe","layer","refRun","ref","cells","range","each","words","hide"];function Mc(t){let{selection:e}=t,n=po(t,e.run,e.scope,
+pe","layer","refRun","ref","cells","range","each","words","hide"];function vc(t){let{selection:e}=t,n=po(t,e.run,e.scope,
 e.ref?"after":"only");if(!e.ref)return[n];let o=po(t,e.refRun,e.ref,"before");return o.scale!==n.scale||o.shares!==n.shares?
-[o,n]:(e.each||(o.limit=n.limit=Math.max(o.limit,n.limit)),[o,n,$c(t,o,n)])}function vc(t){return["own",...Object.keys(t[0].
+[o,n]:(e.each||(o.limit=n.limit=Math.max(o.limit,n.limit)),[o,n,Mc(t,o,n)])}function Cc(t){return["own",...Object.keys(t[0].
 columns).filter(n=>n!=="own")].filter(n=>t.some(o=>o.columns[n]&&E(o.columns[n])>0))}function go(t,e){let n=t.latestAxes(
-e.words,()=>_r(t,e.words===1)),o=Ss(t,n,e.hide),r={data:t,selection:e,axes:n,hidden:o,window:an(n,e.zoom)},s=JSON.stringify(
-Ht.map(a=>e[a]));return r.maps=P(t)?t.latestMaps(s,()=>Mc(r)):[],r.strips=P(t)?vc(r.maps):[],r.row=Math.max(0,n.rowOf(e.
+e.words,()=>_r(t,e.words===1)),o=As(t,n,e.hide),r={data:t,selection:e,axes:n,hidden:o,window:an(n,e.zoom)},s=JSON.stringify(
+Ht.map(a=>e[a]));return r.maps=P(t)?t.latestMaps(s,()=>vc(r)):[],r.strips=P(t)?Cc(r.maps):[],r.row=Math.max(0,n.rowOf(e.
 to)),r.column=n.columnOf[e.from],r}function ln(t,e,n){let{data:o,selection:r,axes:s}=t,a=Bt(o.block(n))?r.cells:"none",i={
 ...t,selection:{...r,layer:e,cells:a},window:an(s,"")};return{...i,map:po(i,r.run,n,"only")}}function Et({maps:t}){return t.
 length===2}function bt({maps:t}){return t[t.length>1?1:0]}function z({maps:t,axes:e,data:n,selection:o}){return t.length?
@@ -288,23 +288,23 @@ t[t.length-1].labels:e.labels(n.runs[o.run].tokens)}function ct(t,e){let n=z(t);
 t.maps}function oe(t,e){let{axes:n,selection:o,row:r,column:s}=t,a=new Float32Array(n.nColumns).fill(NaN);return o.read===
 "row"?a.set(e.cells.subarray(r*n.nColumns,(r+1)*n.nColumns)):n.own.forEach((i,l)=>{a[i]=e.cells[l*n.nColumns+s]}),a}function q(t){
 return t.selection.read==="row"?t.axes.own[t.row]:t.column}function wo(t){let e=q(t),o=t.maps.filter(r=>r.role!=="differ\
-ence").map(r=>E(oe(t,r).map((s,a)=>a===e?NaN:s)));return Et(t)?o:o.map(()=>Math.max(...o))}function Cc(t,e){return{...t,
+ence").map(r=>E(oe(t,r).map((s,a)=>a===e?NaN:s)));return Et(t)?o:o.map(()=>Math.max(...o))}function Nc(t,e){return{...t,
 nRows:1,rows:[t.rows[e]],own:[t.own[e]]}}function Ts(t,e,n,o){let{data:r,selection:s,axes:a}=t,i=r.matrix(e,n,o),l=s.read===
-"row"&&s.cells!=="column",u=t.row*a.nColumns,c=l?{...t,axes:Cc(a,t.row),row:0}:t;return{reduced:c,raw:s.words?he(c.axes,
+"row"&&s.cells!=="column",u=t.row*a.nColumns,c=l?{...t,axes:Nc(a,t.row),row:0}:t;return{reduced:c,raw:s.words?he(c.axes,
 i,r.words.length):l?i.subarray(u,u+a.nColumns):i}}function cn(t,e,n){let{data:o,selection:r,axes:s}=t,a=new Float32Array(
 o.layers.length*s.nColumns);return o.layers.forEach((i,l)=>{let{reduced:u,raw:c}=Ts(t,e,n,i),f=qn(u.axes,c,t.hidden,r.cells);
 a.set(oe(u,{cells:f}),l*s.nColumns)}),a}function Rs(t,e,n){return Float32Array.from(t.data.layers,o=>{let{reduced:r,raw:s}=Ts(
 t,e,n,o);return Vn(r.axes,s,t.hidden)[r.row]})}function bo(t,e){let{data:n,axes:o,selection:r}=t,s=n.layers.map(()=>q(t));
-return Lt({...o,nRows:s.length,own:s},e,r.range)}function Nc({axes:t,maps:e,row:n,column:o}){return t.own[n]!==o&&!Number.
-isNaN(e[e.length-1].cells[n*t.nColumns+o])}function Oc({axes:t,maps:e,row:n}){let o=e[e.length-1].cells.subarray(n*t.nColumns,
+return Lt({...o,nRows:s.length,own:s},e,r.range)}function Oc({axes:t,maps:e,row:n,column:o}){return t.own[n]!==o&&!Number.
+isNaN(e[e.length-1].cells[n*t.nColumns+o])}function Lc({axes:t,maps:e,row:n}){let o=e[e.length-1].cells.subarray(n*t.nColumns,
 (n+1)*t.nColumns),r=t.own[n];return o.forEach((s,a)=>{let i=r===t.own[n]?0:Math.abs(o[r]);a!==t.own[n]&&Math.abs(s)>i&&(r=
 a)}),t.columns[r].position}function zs(t,e,n){let o=Es(t,e,n),r="to"in n&&o.read==="row";if("from"in n||!(r||"hide"in n)||
-!P(t)||![[o.run,o.scope],...o.ref?[[o.refRun,o.ref]]:[]].every(([i,l])=>t.loaded(i,l)))return o;let a=go(t,o);return Nc(
-a)?o:{...o,from:Oc(a)}}var Lc={others:"share of what comes from other tokens",row:"share of the row's total",column:"share of the column's tota\
-l",none:"norm, in units of the residual stream"},Ec={"off-diagonal":"the largest value of another token in rows of three\
+!P(t)||![[o.run,o.scope],...o.ref?[[o.refRun,o.ref]]:[]].every(([i,l])=>t.loaded(i,l)))return o;let a=go(t,o);return Oc(
+a)?o:{...o,from:Lc(a)}}var Ec={others:"share of what comes from other tokens",row:"share of the row's total",column:"share of the column's tota\
+l",none:"norm, in units of the residual stream"},Ac={"off-diagonal":"the largest value of another token in rows of three\
  or more",percentile:"the 99th percentile of other tokens' values"},Sc={ATTN:"attention",RES:"the residual connection",LN:"\
 the norm",FF:"the feed-forward block"},xo=48;function mt(t,e=""){let n=Pe(t.slice(0,20*xo));return`“${n.length>xo?`${n.
-slice(0,xo-1).join("")}…`:t}${e}”`}function st(t,e,n){return t.role==="difference"||t.scale==="signed"?S(e,n):n?V(e):
+slice(0,xo-1).join("")}…`:t}${e}”`}function st(t,e,n){return t.role==="difference"||t.scale==="signed"?A(e,n):n?V(e):
 R(e)}function at(t,e){return mt(z(t)[e],ct(t,e))}function $e(t,e){let n=t.channels.get(e);return n.label===n.name?e:`${n.
 label} (${n.name})`}function un(t,e,n){return t.runs[e].tokens.join(" ").replace(/(^| )·/g,"$1").slice(0,n)}function yo(t,e){
 return t.runs.length>1?t.runs[e].name:""}function xt(t,e,n){return[yo(t,e),t.channels.get(n).name].filter(Boolean).join(
@@ -315,44 +315,44 @@ n.ref!==""&&e.channels.get(n.scope).before===n.ref}function vt(t,e){let{data:n,s
 Difference";if(e.role==="only")return xt(n,e.run,e.key);let r=$o(t)&&n.channels.get(o.scope).component,s=e.role==="befor\
 e"?"Before":"After";return r?`${s} ${r}: ${n.channels.get(e.key).name}`:xt(n,e.run,e.key)}function Me(t,e){let{data:n,selection:o}=t;
 if(e.role==="difference"){let r=[xt(n,o.run,o.scope),xt(n,o.refRun,o.ref)];return`${r[0]} − ${r[1]}`}return n.block(e.
-key).signed?n.block(e.key).title:n.channels.get(e.key).label}function Ac(t,e){let n=t.data.block(e.key),o=e.asShare?Lc[e.
+key).signed?n.block(e.key).title:n.channels.get(e.key).label}function Tc(t,e){let n=t.data.block(e.key),o=e.asShare?Ec[e.
 shares]:n.unit,r=e.scale==="signed"&&e.asShare;return e.role==="difference"||r?`${r&&e.role!=="difference"?"difference":
 "change"} of the ${o}${e.asShare?", in percentage points":""}`:o}function Mo(t){return t.top>t.limit*1.0001}function vo({
 data:t,selection:e},n){return n.role!=="difference"&&n.scale==="signed"&&n.run===0&&!e.words&&e.cells==="none"&&dt(t).length>
 0}function Co(t){return t>1.001?[`1 pixel = ${R(t,2)} tokens, the strongest is shown. Drag to zoom.`]:[]}function js(t,e,n){
-let{selection:o,strips:r}=t,s=[Ac(t,e)+(o.root?", on a square-root scale.":".")];Mo(e)&&s.push(`Colours end at ${Ec[o.range]}\
+let{selection:o,strips:r}=t,s=[Tc(t,e)+(o.root?", on a square-root scale.":".")];Mo(e)&&s.push(`Colours end at ${Ac[o.range]}\
 ; cells reach ${X(e.top,e.asShare,e.scale==="signed")}.`),vo(t,e)&&s.push("Crossed: the 95 % interval contains 0."),t.hidden.
 size&&s.push("Hidden tokens are left out of the shares.");let a=r.filter(i=>i!=="own"&&e.columns[i]);for(let i of a)s.push(
 `${i}: up to ${X(E(e.columns[i]),!1)}.`);return[...s,...Co(n)]}function No(t,e){let n={others:", as a share of the parts\
  of all other tokens",row:", as a share of the parts of all tokens",column:", as a share of all that the column's token \
-brings",none:""}[e];return`${t.meaning}${n}`}function Tc({data:t,selection:e}){let n=e.cells==="others"?" Grey strip: th\
-e token's own share.":"",o=t.block(e.scope);return`A cell: ${No(o,o.shares||e.cells)}.${n}`}function Rc(t,e){return e>t?
+brings",none:""}[e];return`${t.meaning}${n}`}function Rc({data:t,selection:e}){let n=e.cells==="others"?" Grey strip: th\
+e token's own share.":"",o=t.block(e.scope);return`A cell: ${No(o,o.shares||e.cells)}.${n}`}function zc(t,e){return e>t?
 "raises":e<t?"lowers":"leaves"}function Fs(t){return t&&t[0].toUpperCase()+t.slice(1)}function re({data:t,selection:e}){
-return t.layered?`layer ${e.layer}`:""}function zc(t){let{data:e,selection:n}=t,o=e.layered||e.channels.size>1?xt(e,n.run,
+return t.layered?`layer ${e.layer}`:""}function Wc(t){let{data:e,selection:n}=t,o=e.layered||e.channels.size>1?xt(e,n.run,
 n.scope):yo(e,n.run);return[re(t),o].filter(Boolean).join(", ")}function Ws(t){let{data:e,selection:n}=t;if(n.run!==n.refRun)
 return`${Fs([re(t),e.channels.get(n.scope).name].filter(Boolean).join(", "))}: from ${e.runs[n.refRun].name} to ${e.runs[n.
 run].name}`;let o=Sc[e.channels.get(n.scope).component];return $o(t)&&o?`Layer ${n.layer}: ${o}`:`Layer ${n.layer}: from\
  ${e.channels.get(n.ref).name} to ${e.channels.get(n.scope).name}`}function ve(t,e){return`${t} cannot see ${e}, which c\
-omes later.`}function Wc(t,e,n){let{axes:o,row:r,column:s,hidden:a}=t,i=bt(t),l=s===o.own[r]&&!a.has(s)&&i.columns.own;if(l)
+omes later.`}function jc(t,e,n){let{axes:o,row:r,column:s,hidden:a}=t,i=bt(t),l=s===o.own[r]&&!a.has(s)&&i.columns.own;if(l)
 return`${V(l[r])} of ${e} is its own; the map shows the rest.`;let u=a.has(s)?`${n} is hidden`:"these maps have no such \
-cell";return`There is no ${i.asShare?"share":"number"} here of what ${e} takes from ${n}: ${u}.`}function jc({maps:t},e,n){
+cell";return`There is no ${i.asShare?"share":"number"} here of what ${e} takes from ${n}: ${u}.`}function Fc({maps:t},e,n){
 return{others:`the share of ${n} in what ${e} takes from other tokens`,row:`the share of ${n} in all that ${e} takes`,column:`\
-the share of ${e} in all that ${n} gives`,none:`what ${e} takes from ${n}`}[t[0].shares]}function Fc(t,[e,n],o,r,s){let a=t.
+the share of ${e} in all that ${n} gives`,none:`what ${e} takes from ${n}`}[t[0].shares]}function Ic(t,[e,n],o,r,s){let a=t.
 asShare?Je(Math.abs(s)):R(Math.abs(s)),i=t.asShare?", as a share of what it takes from other tokens,":"";return s===0?`${o}\
  takes${i} as much from ${r} in ${e} as in ${n}`:`${o} takes${i} ${a} ${s>0?"more":"less"} from ${r} in ${e} than in ${n}`}
-function Ic(t,e,n,o){let{data:r,maps:[s]}=t,a=st(s,o,s.asShare),{sides:i}=r.block(s.key);return i.length?Fc(s,i,e,n,o):r.
+function _c(t,e,n,o){let{data:r,maps:[s]}=t,a=st(s,o,s.asShare),{sides:i}=r.block(s.key);return i.length?Ic(s,i,e,n,o):r.
 layered?{others:`of what ${e} takes from other tokens, ${a} comes from ${n}`,row:`of all that ${e} takes, ${a} comes fro\
 m ${n}`,column:`of all that ${n} gives, ${a} goes to ${e}`,none:`${e} takes ${a} from ${n}`}[s.shares]:`${n} brings ${a}\
- to ${e}`}function _c(t){let{data:e,maps:n,axes:o,row:r,column:s,selection:a}=t,i=r*o.nColumns+s,l=g=>st(n[g],f[g],n[g].
+ to ${e}`}function Pc(t){let{data:e,maps:n,axes:o,row:r,column:s,selection:a}=t,i=r*o.nColumns+s,l=g=>st(n[g],f[g],n[g].
 asShare),[u,c]=[at(t,o.own[r]),at(t,s)],f=n.map(g=>g.cells[i]);if(!o.reaches(r,s))return ve(u,c);if(f.some(Number.isNaN))
-return Wc(t,u,c);if(n.length===1)return`${Fs([zc(t),Ic(t,u,c,f[0])].filter(Boolean).join(": "))}.`;if(Et(t)){let g=n.map(
+return jc(t,u,c);if(n.length===1)return`${Fs([Wc(t),_c(t,u,c,f[0])].filter(Boolean).join(": "))}.`;if(Et(t)){let g=n.map(
 (b,x)=>`${l(x)} (${e.block(b.key).title}, ${e.channels.get(b.key).name})`);return`Layer ${a.layer}, what ${u} takes from\
- ${c}: ${g.join(" and ")}.`}let d=`${l(0)} → ${l(1)}`,h=jc(t,u,c);return a.run!==a.refRun||!$o(t)?`${Ws(t)}, ${h} goes\
- ${d}.`:`${Ws(t)} ${Rc(f[0],f[1])} ${h}: ${d}.`}function Pc(t){let{axes:e,row:n,column:o,selection:r,window:[s,a,i,l]}=t,
+ ${c}: ${g.join(" and ")}.`}let d=`${l(0)} → ${l(1)}`,h=Fc(t,u,c);return a.run!==a.refRun||!$o(t)?`${Ws(t)}, ${h} goes\
+ ${d}.`:`${Ws(t)} ${zc(f[0],f[1])} ${h}: ${d}.`}function Bc(t){let{axes:e,row:n,column:o,selection:r,window:[s,a,i,l]}=t,
 [u,c]=[n>=s&&n<=a,o>=i&&o<=l],[f,d]=[at(t,e.own[n]),at(t,o)],h=r.read==="row"?u&&`the row of ${f}`:c&&`the column of ${d}`,
 m=u&&c&&e.reaches(n,o)&&`the cell from ${d} to ${f}`,g=[h,m].filter(Boolean);return g.length?`Marked: ${g.join(" and ")}\
 .`:""}function qt(t){let{data:e,selection:n,maps:o}=t,r=[n.ref&&xt(e,n.refRun,n.ref),xt(e,n.run,n.scope)],s=o.filter(a=>a.
-role!=="difference").map(a=>$e(e,a.key)).join(" and ");return{headline:_c(t),meaning:Tc(t),place:re(t),note:Pc(t),exact:o.
+role!=="difference").map(a=>$e(e,a.key)).join(" and ");return{headline:Pc(t),meaning:Rc(t),place:re(t),note:Bc(t),exact:o.
 some(a=>e.block(a.key).exact),method:"",shown:`${e.block(n.scope).title}, ${s}`,remark:ne(t).includes(o[2])?`${vt(t,o[2])}\
 : ${Me(t,o[2])}.`:"",file:[re(t).replace(" ",""),r.filter(Boolean).join("-").slice(0,60),n.cells]}}function Oo(t,{run:e},n){
 return t.words.length?`${t.model} reading “${un(t,e,n)}”`:t.model}function Is({data:t,selection:e},n){let o=t.certificate&&
@@ -364,84 +364,84 @@ let n=`${e.scope}, layer ${e.layer}, ${mt(t.runs[e.run].tokens[e.query])} at pos
 scope).signed?"Both results are exact":"✓ Exact"}: parts and bias sum to the model's own tensors, with a relative erro\
 r of at most ${ye(e.error)} (${n}).`}function Lo({data:t,selection:e},n,o){let r=t.runs[e.run].tokens.slice(0,6).join("-").
 slice(0,40);return[t.model.slice(0,40),r,...n.file.filter(Boolean)].join("_").replace(/[^A-Za-z0-9._-]+/g,"").replace(/-{2,}/g,
-"-")+`.${o}`}function Bc(t,e,n){let{axes:o}=t,r=new Uint8Array(e.cells.length);for(let s=0;s<o.nRows;s++){let a=s*o.nColumns,i=Array.
+"-")+`.${o}`}function Hc(t,e,n){let{axes:o}=t,r=new Uint8Array(e.cells.length);for(let s=0;s<o.nRows;s++){let a=s*o.nColumns,i=Array.
 from({length:o.nColumns},(c,f)=>a+f).filter(c=>!Number.isNaN(e.cells[c]));i.sort((c,f)=>Math.abs(e.cells[f])-Math.abs(e.
 cells[c]));let l=i.reduce((c,f)=>c+Math.abs(e.cells[f]),0),u=0;for(let c of i){if(u>=n/100*l)break;r[c]=1,u+=Math.abs(e.
-cells[c])}}return r}function Eo(t,e){return Math.abs(t.own[Math.floor(e/t.nColumns)]-e%t.nColumns)}function Hc(t,e,n){let{
-axes:o,maps:r}=t,s=r[r.length-1];return e==="distance"?Eo(o,n):Math.abs((e==="change"?s:bt(t)).cells[n])}function Dc(t){
+cells[c])}}return r}function Eo(t,e){return Math.abs(t.own[Math.floor(e/t.nColumns)]-e%t.nColumns)}function Dc(t,e,n){let{
+axes:o,maps:r}=t,s=r[r.length-1];return e==="distance"?Eo(o,n):Math.abs((e==="change"?s:bt(t)).cells[n])}function qc(t){
 let{axes:e,selection:n,row:o,column:r}=t,s=n.find.trim().toLowerCase(),a=z(t).map(i=>s===""||i.toLowerCase().includes(s));
 return(i,l)=>(n.pairs==="all"||(n.read==="row"?i===o:l===r))&&(a[l]||a[e.own[i]])}function Ps(t,e){let{axes:n,selection:o,
-maps:r}=t,s=o.mass<100?r.filter(h=>h.role!=="difference").map(h=>Bc(t,h,o.mass)):[],a=Dc(t),i=r[r.length-1].cells,[l,u]=[
+maps:r}=t,s=o.mass<100?r.filter(h=>h.role!=="difference").map(h=>Hc(t,h,o.mass)):[],a=qc(t),i=r[r.length-1].cells,[l,u]=[
 [],[]];for(let h=0;h<i.length;h++){let[m,g]=[Math.floor(h/n.nColumns),h%n.nColumns];Number.isNaN(i[h])||n.own[m]===g||!a(
-m,g)||s.length&&!s.some(b=>b[h])||(l.push(h),u.push(Hc(t,o.sort,h)))}let c=ge(Float64Array.from(u),Math.max(0,u.length-e)),
+m,g)||s.length&&!s.some(b=>b[h])||(l.push(h),u.push(Dc(t,o.sort,h)))}let c=ge(Float64Array.from(u),Math.max(0,u.length-e)),
 f=l.map((h,m)=>({index:h,size:u[m]})).filter(({size:h})=>!(h<c));return f.sort((h,m)=>m.size-h.size||h.index-m.index),{pairs:f.
 slice(0,e).map(({index:h})=>({row:Math.floor(h/n.nColumns),column:h%n.nColumns,index:h})),total:l.length}}function fn(t,e,n){
 let o=s=>Array.from(s.keys()).filter(a=>!Number.isNaN(s[a])).sort((a,i)=>Math.abs(s[i])-Math.abs(s[a])||a-i),r=new Map(e?
-o(e).map((s,a)=>[s,a]):[]);return o(t).slice(0,n).map((s,a)=>({at:s,rank:a,earlier:r.has(s)?r.get(s):null}))}function St({data:t},e,n){let o=t.named?t.details[n]:Ft(t,n);return o?`${e} (${o})`:e}function Vt(t,e){return p("tr",{},
+o(e).map((s,a)=>[s,a]):[]);return o(t).slice(0,n).map((s,a)=>({at:s,rank:a,earlier:r.has(s)?r.get(s):null}))}function At({data:t},e,n){let o=t.named?t.details[n]:Ft(t,n);return o?`${e} (${o})`:e}function Vt(t,e){return p("tr",{},
 [p("th",{textContent:t,scope:"row"}),...e.map(n=>p("td",{textContent:n}))])}function hn(t,e){let n=Dt(t).map(o=>p("th",{
-textContent:o,scope:"col"}));return p("table",{className:"numbers"},[p("tr",{},[p("td"),...n]),...e])}function So(t,{row:e,
+textContent:o,scope:"col"}));return p("table",{className:"numbers"},[p("tr",{},[p("td"),...n]),...e])}function Ao(t,{row:e,
 column:n}){let o=e*t.axes.nColumns+n,r=[Vt(Et(t)?"number":t.data.block(t.selection.scope).short,t.maps.map(c=>st(c,c.raw[o],
 t.data.block(c.key).shares!=="")))],s={others:"share of others",row:"share of row",column:"share of column"}[t.selection.
 cells],{data:a,selection:i}=t,l=t.maps.length===1&&en(a,i.run,i.scope,i.layer);l&&r.push(Vt("95 % interval",[l.map(c=>st(
 t.maps[0],c[o],a.block(i.scope).shares!=="")).join(" to ")]));let u=[i.layer,-1,t.axes.rows[e].position,t.axes.columns[n].
-position];for(let c of ke(a)){let f=tn(c,"cell",...u);Number.isNaN(f)||r.push(Vt(`${c.target} ${c.short}`,[S(f,!1)]))}return s&&
-r.push(Vt(s,t.maps.map(c=>st(c,c.cells[o],!0)))),hn(t,r)}function qc(t,{row:e,strip:n}){return hn(t,[Vt(n,t.maps.map(o=>o.
+position];for(let c of ke(a)){let f=tn(c,"cell",...u);Number.isNaN(f)||r.push(Vt(`${c.target} ${c.short}`,[A(f,!1)]))}return s&&
+r.push(Vt(s,t.maps.map(c=>st(c,c.cells[o],!0)))),hn(t,r)}function Vc(t,{row:e,strip:n}){return hn(t,[Vt(n,t.maps.map(o=>o.
 columns[n]?st(o,o.columns[n][e],n==="own"):"–"))])}function tt(t,e){return p("div",{},[p("span",{className:"tip-label",
-textContent:t}),p("bdi",{textContent:e})])}function Vc(t,e){let{axes:n}=t,o=z(t),r=()=>tt("to",St(t,o[n.own[e.row]],n.rows[e.
-row].position)),s=()=>tt("from",St(t,o[e.column],n.columns[e.column].position));return e.strip?[r(),qc(t,e)]:e.row===void 0?
-[s()]:e.column===void 0?[r()]:n.reaches(e.row,e.column)?[r(),s(),So(t,e)]:[r(),s(),p("div",{textContent:"Not reachable: \
+textContent:t}),p("bdi",{textContent:e})])}function Kc(t,e){let{axes:n}=t,o=z(t),r=()=>tt("to",At(t,o[n.own[e.row]],n.rows[e.
+row].position)),s=()=>tt("from",At(t,o[e.column],n.columns[e.column].position));return e.strip?[r(),Vc(t,e)]:e.row===void 0?
+[s()]:e.column===void 0?[r()]:n.reaches(e.row,e.column)?[r(),s(),Ao(t,e)]:[r(),s(),p("div",{textContent:"Not reachable: \
 this model looks at earlier tokens only."})]}function se(t,e,n){t.style.left=`${Math.max(4,Math.min(e+16,window.innerWidth-
 t.offsetWidth-8))}px`;let o=n+18+t.offsetHeight<window.innerHeight;t.style.top=`${Math.max(4,o?n+18:n-t.offsetHeight-12)}\
-px`}function Bs(t,e,n,o){let r=w("tooltip");r.hidden=!e,!r.hidden&&(r.replaceChildren(...Vc(t,e)),se(r,n,o))}function dn(t,e){let n=p("i",{className:"bar-fill"});return Object.assign(n.style,{width:`${Math.max(.5,100*Math.min(1,t))}\
-%`,backgroundColor:e}),p("span",{className:"bar"},[n])}function Ao({palette:t},e,n){return e.scale==="signed"?t[n<0?"los\
-s":"gain"]:t.contribution}function Kc(t){let{axes:e,row:n,column:o,data:r}=t,s=z(t),a=e.reaches(n,o);return p("section",
+px`}function Bs(t,e,n,o){let r=w("tooltip");r.hidden=!e,!r.hidden&&(r.replaceChildren(...Kc(t,e)),se(r,n,o))}function dn(t,e){let n=p("i",{className:"bar-fill"});return Object.assign(n.style,{width:`${Math.max(.5,100*Math.min(1,t))}\
+%`,backgroundColor:e}),p("span",{className:"bar"},[n])}function So({palette:t},e,n){return e.scale==="signed"?t[n<0?"los\
+s":"gain"]:t.contribution}function Uc(t){let{axes:e,row:n,column:o,data:r}=t,s=z(t),a=e.reaches(n,o);return p("section",
 {className:"card"},[p("h3",{},["Cell: ",p("bdi",{textContent:s[o]}),`${ct(t,o)} → `,p("bdi",{textContent:s[e.own[n]]}),
 ct(t,e.own[n])]),p("p",{className:"note",textContent:[Be(r,e.columns[o].position,e.rows[n].position),re(t)].filter(Boolean).
-join(", ")}),a&&t.headsBlock?"":a?So(t,{row:n,column:o}):p("p",{textContent:"Not reachable: this model looks at earlier \
+join(", ")}),a&&t.headsBlock?"":a?Ao(t,{row:n,column:o}):p("p",{textContent:"Not reachable: this model looks at earlier \
 tokens only."}),...Hs(t,"head"),...Hs(t,"expert"),...t.strips.length&&r.queries.length&&!t.headsBlock?[p("p",{className:"\
-note",textContent:`${mt(s[e.own[n]])} as a row:`}),Uc(t)]:[]])}function Uc(t){return hn(t,t.strips.map(e=>Vt(e,t.maps.map(
+note",textContent:`${mt(s[e.own[n]])} as a row:`}),Gc(t)]:[]])}function Gc(t){return hn(t,t.strips.map(e=>Vt(e,t.maps.map(
 n=>n.columns[e]?st(n,n.columns[e][t.row],e==="own"):"–"))))}function To(t,e){let{data:n,selection:o}=t,r=n.channels.get(
 o.scope).name,s=wt(n,e).find(([,a])=>a.of===r);return s&&!o.words?s[1].channels.map(a=>K(n,s[0],a.name)):[]}function Hs(t,e){
 let{data:n,selection:o,axes:r,row:s,column:a,palette:i}=t,l=To(t,e);if(!l.length||!l.every(d=>n.loaded(o.run,d)))return[];
 let u=s*r.nColumns+a,c=l.map(d=>({label:n.channels.get(d).name,value:n.matrix(o.run,d,o.layer)[u]||0})),f=E(c.map(({value:d})=>d));
 return c.sort((d,h)=>h.value-d.value),[p("p",{className:"note",textContent:`Through each ${e} (norms; they do not add up\
 ), ${n.channels.get(o.scope).name}:`}),p("div",{className:"bars"},c.slice(0,6).map(({label:d,value:h})=>p("div",{className:"\
-bar-line"},[p("span",{textContent:d}),dn(h/(f||1),i.contribution),p("span",{textContent:R(h)})])))]}function Gc(t){return t.
-earlier===null||t.earlier===t.rank?"":t.earlier>t.rank?`↑${t.earlier-t.rank}`:`↓${t.rank-t.earlier}`}var Yc=10;function Xc(t,e){
+bar-line"},[p("span",{textContent:d}),dn(h/(f||1),i.contribution),p("span",{textContent:R(h)})])))]}function Yc(t){return t.
+earlier===null||t.earlier===t.rank?"":t.earlier>t.rank?`↑${t.earlier-t.rank}`:`↓${t.rank-t.earlier}`}var Xc=10;function Zc(t,e){
 let{maps:n,axes:o,selection:r}=t,s=Et(t)?[n[1]]:n.filter(g=>g.role!=="difference"),a=s.map(g=>oe(t,g)),i=a[a.length-1],l=fn(
-i,a.length>1?a[0]:null,Yc),u=g=>st(s[0],g,s[0].asShare),c=E(l.map(({at:g})=>Math.abs(i[g]))),f=s[s.length-1].labels,d=l.
+i,a.length>1?a[0]:null,Xc),u=g=>st(s[0],g,s[0].asShare),c=E(l.map(({at:g})=>Math.abs(i[g]))),f=s[s.length-1].labels,d=l.
 map(g=>{let b=p("button",{type:"button",className:"plain"},[p("bdi",{textContent:f[g.at]}),ct(t,g.at)]),x=o.columns[g.at].
 position;return b.addEventListener("click",()=>e(r.read==="row"?{from:x}:{to:x})),p("tr",{},[p("td",{},[b]),p("td",{},[dn(
-Math.abs(i[g.at])/(c||1),Ao(t,s[0],i[g.at]))]),p("td",{textContent:a.map(y=>u(y[g.at])).join(" → ")}),p("td",{className:"\
-rank",textContent:Gc(g)})])}),h=q(t),m=p("h3",{},[r.read==="row"?"Strongest sources of ":"Strongest destinations of ",p(
+Math.abs(i[g.at])/(c||1),So(t,s[0],i[g.at]))]),p("td",{textContent:a.map(y=>u(y[g.at])).join(" → ")}),p("td",{className:"\
+rank",textContent:Yc(g)})])}),h=q(t),m=p("h3",{},[r.read==="row"?"Strongest sources of ":"Strongest destinations of ",p(
 "bdi",{textContent:f[h]}),ct(t,h)]);return p("section",{className:"card"},[m,p("table",{className:"profile"},d)])}function Ds(t,e,n){
-n.replaceChildren(Kc(t),...t.headsBlock?[]:[Xc(t,e)])}async function Zc(){if(typeof CircuitsVis=="object")return;let t=new TextDecoder().decode(await xe(w("circuitsvis-bundle").
-textContent));document.head.append(p("script",{textContent:t}))}var Jc=0;function Qc(t,e){let{axes:n,data:o}=t,r=p("div",
-{id:`circuitsvis-${Jc++}`,className:"circuitsvis"}),s=p("figure",{},[p("figcaption",{textContent:`${vt(t,e)}: ${Me(t,e)}`}),
+n.replaceChildren(Uc(t),...t.headsBlock?[]:[Zc(t,e)])}async function Jc(){if(typeof CircuitsVis=="object")return;let t=new TextDecoder().decode(await xe(w("circuitsvis-bundle").
+textContent));document.head.append(p("script",{textContent:t}))}var Qc=0;function tu(t,e){let{axes:n,data:o}=t,r=p("div",
+{id:`circuitsvis-${Qc++}`,className:"circuitsvis"}),s=p("figure",{},[p("figcaption",{textContent:`${vt(t,e)}: ${Me(t,e)}`}),
 r]),a=Array.from({length:n.nRows},(l,u)=>Array.from(e.cells.subarray(u*n.nColumns,(u+1)*n.nColumns),c=>c||0));return[s,()=>CircuitsVis.
 render(r.id,CircuitsVis.AttentionPattern,{attention:a,tokens:e.labels,maxValue:e.limit||1,minValue:-(e.limit||1),maskUpperTri:o.
-causal,positiveColor:e.scale==="signed"?we.light.gain:we.light.contribution,negativeColor:we.light.loss})]}async function tu(t,e){
-e.replaceChildren(p("p",{className:"note",textContent:"CircuitsVis draws…"})),await Zc();let n=ne(t).map(o=>Qc(t,o));e.
+causal,positiveColor:e.scale==="signed"?we.light.gain:we.light.contribution,negativeColor:we.light.loss})]}async function eu(t,e){
+e.replaceChildren(p("p",{className:"note",textContent:"CircuitsVis draws…"})),await Jc();let n=ne(t).map(o=>tu(t,o));e.
 replaceChildren(...n.map(([o])=>o));for(let[,o]of n)o();e.dataset.drawn="true"}function qs(t,e){if(delete e.dataset.drawn,
 w("circuitsvis-bundle")===null||t.selection.view!=="maps"){e.replaceChildren();return}let n=p("button",{type:"button",textContent:"\
-Draw with CircuitsVis"});n.addEventListener("click",()=>tu(t,e)),e.replaceChildren(n)}function Ce(t){let{data:e,selection:n}=t;return e.runs[n.run].blocks[t.headsBlock||e.channels.get(n.scope).blockName].tracks}
-var eu=.05;function Ne(t){let e=t.map(o=>Object.entries(o.values).filter(([r])=>r!=="residual").flatMap(([,r])=>r).filter(
-r=>r!==null)),n=E(e.filter((o,r)=>!t[r].stretched).flat());return t.map((o,r)=>o.stretched?[ge([...e[r]],Math.floor(eu*(e[r].
+Draw with CircuitsVis"});n.addEventListener("click",()=>eu(t,e)),e.replaceChildren(n)}function Ce(t){let{data:e,selection:n}=t;return e.runs[n.run].blocks[t.headsBlock||e.channels.get(n.scope).blockName].tracks}
+var nu=.05;function Ne(t){let e=t.map(o=>Object.entries(o.values).filter(([r])=>r!=="residual").flatMap(([,r])=>r).filter(
+r=>r!==null)),n=E(e.filter((o,r)=>!t[r].stretched).flat());return t.map((o,r)=>o.stretched?[ge([...e[r]],Math.floor(nu*(e[r].
 length-1))),E(e[r])]:[0,n])}function ae(t){if(!t.stretched)return"";let[[e,n]]=Ne([t]);return`${V(e,2)} to ${V(n,2)}`}function ie(t){
 return t===null?"undefined":t.toFixed(3)}function Vs(t){let{data:e,selection:n}=t,o=e.layers.indexOf(n.layer);return Ce(
 t).filter(r=>r.cumulative).map(r=>{let s=r.columns.map(({label:a,channel:i})=>`${a} ${ie(r.values[i][o])}`);return`Laye\
 r ${n.layer} ${r.title}: ${s.join(" → ")}`}).join(" ")}function ut(t){return Oe(t,0).length>0}function Oe(t,e){return Object.entries(t.runs[e].blocks).filter(([,n])=>n.kind===
 "logit")}function Q(t,e){let n=Oe(t,e.run),[,o]=n.find(([r])=>r===e.block)||n[0]||[null,null];return o}function Le(t,e){
-let[n]=Oe(t,0).find(([,o])=>o.position===e)||[];return n?{block:n,to:e-1,read:"row"}:null}function At({axes:t,hidden:e},n){
+let[n]=Oe(t,0).find(([,o])=>o.position===e)||[];return n?{block:n,to:e-1,read:"row"}:null}function St({axes:t,hidden:e},n){
 return Float32Array.from(t.columns,({members:o},r)=>e.has(r)?NaN:o.reduce((s,a)=>s+(n[a]??NaN),0))}function Ro(t,e){return e<
 t.residual.length-1?String(e):"end"}function Us(t,e){let n=t.runs.flatMap(({blocks:o})=>Object.entries(o)).find(([,o])=>o===
 e)[0];return t.runs.map(({blocks:o})=>o[n])}function Gs(t){return t.biases.some(([,,e])=>e!==0)}function Ys(t){return t?
-Math.max(0,...t.flat().map(E)):0}function zo(t){let e=Q(t.data,t.selection),n=e.residual.map(c=>At(t,c)),{nColumns:o}=t.
+Math.max(0,...t.flat().map(E)):0}function zo(t){let e=Q(t.data,t.selection),n=e.residual.map(c=>St(t,c)),{nColumns:o}=t.
 axes,r=new Float32Array(n.length*o);n.forEach((c,f)=>r.set(c,f*o));let s=n.map(()=>-1),a=Us(t.data,e).map(({residual:c})=>Lt(
-{nRows:n.length,nColumns:o,own:s},Float32Array.from(c.flatMap(f=>Array.from(At(t,f)))),t.selection.range)),i=e.ends?e.ends.
-map(c=>c.map(f=>At(t,f))):null,l=Math.max(...a,Ys(i)),u=e.heads?Xs(t,e):0;return{block:e,rows:n,cells:r,limit:l,top:E(r),
+{nRows:n.length,nColumns:o,own:s},Float32Array.from(c.flatMap(f=>Array.from(St(t,f)))),t.selection.range)),i=e.ends?e.ends.
+map(c=>c.map(f=>St(t,f))):null,l=Math.max(...a,Ys(i)),u=e.heads?Xs(t,e):0;return{block:e,rows:n,cells:r,limit:l,top:E(r),
 scale:"signed",before:null,ends:i,neurons:e.neurons,unit:Tt(e),layers:n.map((c,f)=>f<n.length-1?f:null),names:n.map((c,f)=>Ro(
-e,f)),strip:Gs(e)?{name:"biases",scale:"signed",limit:l,values:Float32Array.from(n,(c,f)=>su(e,f))}:null,heads:e.heads?{
+e,f)),strip:Gs(e)?{name:"biases",scale:"signed",limit:l,values:Float32Array.from(n,(c,f)=>au(e,f))}:null,heads:e.heads?{
 values:e.heads,names:e.heads[0].map((c,f)=>String(f)),least:0,limit:u,scale:"signed",words:Zs(u)}:null}}function Xs(t,e){
 return Math.max(...Us(t.data,e).map(({heads:n})=>E(n.map(E))))}function Zs(t){return`heads, ±${X(t,!1)}`}function Js({data:t,
 selection:e}){let n=t.channels.get(e.scope),o=wt(t,"head"),r=o.find(([c,f])=>f.of===n.name||c===n.blockName)||o[0],s=r&&
@@ -461,104 +461,104 @@ e);return s>=0&&!n.reaches(s,t.column)}function ea(t){return Q(t.data,t.selectio
 if(e.run!==e.refRun)return`What differs in “${t.runs[e.run].name}” from “${t.runs[e.refRun].name}”?`;let{component:n,
 before:o}=t.channels.get(e.scope),{sides:r}=t.block(e.scope);if(r.length)return`What is more in ${r[0]} than in ${r[1]}?`;
 let s={FF:"feed-forward",ATTN:"attention",RES:"residual connection",LN:"norm"}[n];return s&&e.ref&&e.ref===o?`What does \
-each layer's ${s} change?`:"Where does each layer take from?"}var nu={others:"the length of that vector, as a share of t\
+each layer's ${s} change?`:"Where does each layer take from?"}var ou={others:"the length of that vector, as a share of t\
 he lengths from all other tokens",row:"the length of that vector, as a share of the lengths from all tokens",column:"the\
- length of that vector, as a share of the lengths of all that its source gives",none:"the length of that vector"},ou={others:"\
+ length of that vector, as a share of the lengths of all that its source gives",none:"the length of that vector"},ru={others:"\
 as a share of what comes from all other tokens",row:"as a share of what comes from all tokens",column:"as a share of all\
  that its source gives",none:""};function jo(t,e=!0){let{data:n,selection:o}=t,r=qt(t),s=at(t,q(t)),a=n.block(o.scope),{
-shares:i}=bt(t),u=!a.signed&&["norm","share"].includes(a.short)?nu[i]:ou[i]||a.unit,c=a.axis!=="scope"?` through ${n.channels.
+shares:i}=bt(t),u=!a.signed&&["norm","share"].includes(a.short)?ou[i]:ru[i]||a.unit,c=a.axis!=="scope"?` through ${n.channels.
 get(o.scope).name}`:"",f=o.read==="row"?`${s} takes from each token`:`each token takes from ${s}`,d=t.maps.length===3,h=o.
 run===o.refRun?"before":`in “${n.runs[o.refRun].name}”, the underline`,m=d?e?` Orange: more than ${h}; violet: less.`:
 " Zoom in for the change.":dt(n).length&&e?" Lines: 95 % intervals; hollow: the interval contains 0.":"";return{...r,meaning:`${e?
-"Bands":"Cells"}: what ${f}${c}: ${u}.${m}`,file:["layers",...r.file.slice(1)]}}function ru(t){let{rows:e,before:n,names:o}=Qs(
+"Bands":"Cells"}: what ${f}${c}: ${u}.${m}`,file:["layers",...r.file.slice(1)]}}function su(t){let{rows:e,before:n,names:o}=Qs(
 t),r=z(t),s=function*(){for(let[a,i]of e.entries())for(let[l,u]of i.entries())Number.isNaN(u)||(yield[o[a],t.axes.columns[l].
 position,r[l],...n?[n[a][l]]:[],u])};return{head:["layer","position","token",...n?["before"]:[],"share"],lines:s,count:e.
-length*r.length}}function su(t,e){return t.biases.reduce((n,[,o,r])=>o===e?n+r:n,0)}function au(t,e){let n=t.residual[e].
+length*r.length}}function au(t,e){return t.biases.reduce((n,[,o,r])=>o===e?n+r:n,0)}function iu(t,e){let n=t.residual[e].
 reduce((r,s)=>r+s,0),o=t.biases.reduce((r,[,s,a])=>s>=e?r+a:r,0);return{flowing:n,later:o,both:n+o}}function Tt(t){return t.
 unit?` ${t.unit}`:""}function Fo(t){return`${t.target} = ${R(t.value,4)}${Tt(t)}`}function Io(t){return`${R(t.value,4)} \
-= ${t.sums.map(([e,n])=>`${e} ${S(n,!1,4)}`).join(" · ")}`}function iu(t,e){return t.residual[e].every(n=>n===0)&&t.value!==
-0}function Ee(t){let{data:e,selection:n}=t,o=Q(e,n),r=q(t),s=at(t,r);if(iu(o,n.layer))return`At the input of layer ${n.layer}\
- nothing of it flows: the target is read before.`;let a=At(t,o.residual[n.layer])[r];return Number.isNaN(a)?`${s} is hid\
-den.`:`At the input of layer ${n.layer}, ${S(a,!1)}${Tt(o)} of it flow through ${s}.`}function Ks(t){return t.sums.some(
-([e])=>e==="nonlinear")?"its first-order form":"it"}function oa(t,e){let{flowing:n,later:o,both:r}=au(t,e);if(t.ends)return`\
-At the input of layer ${e}: through these positions together ${S(n,!1)}; the rest flows through others or enters later.`;
-let s=`At the input of layer ${e}: through all tokens ${S(n,!1,4)}, from what enters later (biases) ${S(o,!1,4)}`;return t.
+= ${t.sums.map(([e,n])=>`${e} ${A(n,!1,4)}`).join(" · ")}`}function lu(t,e){return t.residual[e].every(n=>n===0)&&t.value!==
+0}function Ee(t){let{data:e,selection:n}=t,o=Q(e,n),r=q(t),s=at(t,r);if(lu(o,n.layer))return`At the input of layer ${n.layer}\
+ nothing of it flows: the target is read before.`;let a=St(t,o.residual[n.layer])[r];return Number.isNaN(a)?`${s} is hid\
+den.`:`At the input of layer ${n.layer}, ${A(a,!1)}${Tt(o)} of it flow through ${s}.`}function Ks(t){return t.sums.some(
+([e])=>e==="nonlinear")?"its first-order form":"it"}function oa(t,e){let{flowing:n,later:o,both:r}=iu(t,e);if(t.ends)return`\
+At the input of layer ${e}: through these positions together ${A(n,!1)}; the rest flows through others or enters later.`;
+let s=`At the input of layer ${e}: through all tokens ${A(n,!1,4)}, from what enters later (biases) ${A(o,!1,4)}`;return t.
 complete?`${s}, together ${R(r,4)}${Ks(t)==="it"?"":`, ${Ks(t)}`}.`:`${s}; these rules do not sum to the target.`}function ra(t,e,n){
-let o=At(t,Q(t.data,t.selection).residual[e]);return fn(o,null,n).map(({at:r})=>({column:r,share:o[r]})).filter(({share:r})=>r!==
+let o=St(t,Q(t.data,t.selection).residual[e]);return fn(o,null,n).map(({at:r})=>({column:r,share:o[r]})).filter(({share:r})=>r!==
 0)}function _o(t,e){let n=e.heads.split(".").filter(Boolean);return n.length===1&&Number(n[0])<t?Number(n[0]):-1}function Po(t,e){
-return t.heads?_o(t.heads[0].length,e):-1}var lu=14,cu=.05;function sa({axes:t,hidden:e},n,o){return Object.entries(n.edges).
+return t.heads?_o(t.heads[0].length,e):-1}var cu=14,uu=.05;function sa({axes:t,hidden:e},n,o){return Object.entries(n.edges).
 flatMap(([a,i])=>{let[l,u]=a.split(",").map(Number);return i.map(([c,f,d])=>({layer:l,head:u,query:c,key:f,share:d,from:t.
-columnOf[f],to:t.columnOf[c]}))}).filter(({from:a,to:i,share:l})=>a!==i&&!e.has(a)&&!e.has(i)&&Math.abs(l)>=cu*o).sort((a,i)=>Math.
-abs(i.share)-Math.abs(a.share)).slice(0,lu)}function Bo(t,e){return t.heads?t.heads[e].map((n,o)=>({head:o,share:n})).sort(
+columnOf[f],to:t.columnOf[c]}))}).filter(({from:a,to:i,share:l})=>a!==i&&!e.has(a)&&!e.has(i)&&Math.abs(l)>=uu*o).sort((a,i)=>Math.
+abs(i.share)-Math.abs(a.share)).slice(0,cu)}function Bo(t,e){return t.heads?t.heads[e].map((n,o)=>({head:o,share:n})).sort(
 (n,o)=>Math.abs(o.share)-Math.abs(n.share)):[]}function Ho(t,e){let n=Q(t,e),o=n&&t.runs[e.run].blocks[n.maps];if(!o)return null;
 let{name:r}=t.channels.get(e.scope),s=o.channels.find(a=>a.name===r)||o.channels[o.channels.length-1];return K(t,n.maps,
 s.name)}function aa(t,e){let n=Ho(t,e),{name:o}=t.channels.get(n);return{view:"maps",scope:n,ref:t.channels.has(o)&&!t.block(
-o).signed?o:""}}var uu="Orange speaks for it, violet against.";function Do(t,e){let n=Q(t.data,t.selection),{limit:o,top:r}=zo(
+o).signed?o:""}}var fu="Orange speaks for it, violet against.";function Do(t,e){let n=Q(t.data,t.selection),{limit:o,top:r}=zo(
 t),s=[`Colours end at ±${X(o,!1)}${Tt(n)}${r>o*1.0001?` (99th percentile; cells reach ${X(r,!1)})`:""}.`];return t.selection.
 root&&s.push("Square-root scale."),n.ends&&s.push("Lines: 95 % intervals; hollow: the interval contains 0."),n.heads&&s.
 push(`Heads, summed over ${n.ends?"these":"all"} positions, on a scale of their own: ±${X(E(n.heads.map(E)),!1)}; later\
  layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`),t.hidden.size&&s.push("Hidden to\
-kens are left out of the picture, not of the sums."),[uu,...s,...Co(e),n.certificate].join(" ")}function ia(t,e=!0){let{
+kens are left out of the picture, not of the sums."),[fu,...s,...Co(e),n.certificate].join(" ")}function ia(t,e=!0){let{
 data:n,selection:o}=t,r=Q(n,o);return r?{headline:`${Fo(r)}. ${Ee(t)}`,meaning:`${e?"Width and colour":"Colour"}: how mu\
 ch of the answer flows there.${Object.keys(r.edges).length?" Arcs: heads that carry it on.":""}${r.ends&&e?" Lines: 95 %\
  intervals; hollow: the interval contains 0.":""}`,place:`layer ${o.layer}`,shown:`shares of the ${r.target}, rules “${r.
 rules}”`,remark:`${Io(r)}.`,note:Do(t,1),exact:!1,method:r.method,file:[`layer${o.layer}`,`to-${r.target}`.slice(0,60)]}:
-jo(t,e)}function la(t){let e=Q(t.data,t.selection);if(!e)return ru(t);let n=z(t),{rows:o}=zo(t),r=function*(a,i,l){for(let[
+jo(t,e)}function la(t){let e=Q(t.data,t.selection);if(!e)return su(t);let n=z(t),{rows:o}=zo(t),r=function*(a,i,l){for(let[
 u,c]of l.entries())Number.isNaN(c)||(yield[a,i,t.axes.columns[u].position,n[u],c])};return{head:["part","layer","positio\
-n","name","share"],lines:function*(){yield*r("token","",At(t,e.entering));for(let[a,i]of o.entries())yield*r("residual s\
+n","name","share"],lines:function*(){yield*r("token","",St(t,e.entering));for(let[a,i]of o.entries())yield*r("residual s\
 tream",Ro(e,a),i);for(let[a,i]of(e.heads||[]).entries())for(let[l,u]of i.entries())yield["head",String(a),"",`head ${l}`,
 u];for(let[a,i,l]of e.biases)yield["bias",i<0?"":Ro(e,i),"",a,l]},count:(o.length+1)*n.length}}function H(t,e,n=""){return p("option",{value:t,textContent:e,title:n})}function ca(t){let e=wt(t).map(([n,o])=>{let r=o.
 channels.map(s=>{let a=K(t,n,s.name);return H(a,$e(t,a))});return[o.title,r]});return e.length===1?e[0][1]:e.map(([n,o])=>p(
-"optgroup",{label:n},o))}function Vo(t){return ut(t)||dt(t).length>0}function fu(t){let e=t.runs.map((o,r)=>({...o,index:r}));
+"optgroup",{label:n},o))}function Vo(t){return ut(t)||dt(t).length>0}function hu(t){let e=t.runs.map((o,r)=>({...o,index:r}));
 return(Vo(t)?e.map(o=>[o,o]):e.flatMap(o=>[...e.filter(r=>r!==o),o].map(r=>[o,r]))).map(([o,r])=>H(`${o.index}-${r.index}`,
-o===r?o.name:`${o.name} against ${r.name}`))}var hu={others:"share of the others",row:"share of row",column:"share of co\
+o===r?o.name:`${o.name} against ${r.name}`))}var du={others:"share of the others",row:"share of row",column:"share of co\
 lumn",none:"norm"},qo={percentile:"99th percentile","off-diagonal":"largest of another token",all:"largest of all"};function ua(t){
-w("scope").replaceChildren(...ca(t)),w("ref").replaceChildren(H("","nothing"),...ca(t)),w("pair").replaceChildren(...fu(
+w("scope").replaceChildren(...ca(t)),w("ref").replaceChildren(H("","nothing"),...ca(t)),w("pair").replaceChildren(...hu(
 t)),ut(t)&&w("further").after(w("pair-group"));for(let e of["run","ref-run"])w(e).replaceChildren(...t.runs.map((n,o)=>H(
-o,n.name)));w("layer").replaceChildren(...t.layers.map(e=>H(e,e))),w("cells").replaceChildren(...Object.entries(hu).map(
+o,n.name)));w("layer").replaceChildren(...t.layers.map(e=>H(e,e))),w("cells").replaceChildren(...Object.entries(du).map(
 ([e,n])=>H(e,n))),w("range").replaceChildren(...Object.entries(qo).map(([e,n])=>H(e,n))),w("words-label").hidden=Bn(t.words).
 length===t.words.length,w("hide-special-label").hidden=t.special.length===0}var fa={scope:["scope"],ref:["ref"],run:["ru\
 n",Number],"ref-run":["refRun",Number],layer:["layer",Number],cells:["cells"],range:["range"],sort:["sort"],pairs:["pair\
 s"],mass:["mass",Number]},ha={root:"root",each:"each",words:"words"};function da(){if(!w("colours").open)return;let t=w(
 "colours").querySelector(".menu");t.style.marginLeft="";let e=t.getBoundingClientRect().right-document.documentElement.clientWidth+
-8;e>0&&(t.style.marginLeft=`${-e}px`)}function du(){return[w("hide-special").checked&&"special",w("hide-first").checked&&
+8;e>0&&(t.style.marginLeft=`${-e}px`)}function mu(){return[w("hide-special").checked&&"special",w("hide-first").checked&&
 "first"].filter(Boolean).join(" ")}function ma(t){for(let[e,[n,o=String]]of Object.entries(fa))w(e).addEventListener("ch\
 ange",()=>t.go({[n]:o(w(e).value)}));w("pair").addEventListener("change",()=>{let[e,n]=w("pair").value.split("-").map(Number);
 t.go(Vo(t.data)?{run:e}:{run:e,refRun:n})});for(let[e,n]of Object.entries(ha))w(e).addEventListener("change",()=>t.go({[n]:w(
-e).checked?1:0}));for(let e of["hide-special","hide-first"])w(e).addEventListener("change",()=>t.go({hide:du()}));w("col\
+e).checked?1:0}));for(let e of["hide-special","hide-first"])w(e).addEventListener("change",()=>t.go({hide:mu()}));w("col\
 ours").addEventListener("toggle",da),w("read").addEventListener("click",()=>t.go({read:t.selection.read==="row"?"column":
 "row"})),w("closer").addEventListener("click",()=>t.go({zoom:mo(t.scene.axes,t.selection)})),w("whole").addEventListener(
-"click",()=>t.go({zoom:""})),w("find").addEventListener("input",()=>t.go({find:w("find").value.slice(0,60)})),mu(t),w("h\
+"click",()=>t.go({zoom:""})),w("find").addEventListener("input",()=>t.go({find:w("find").value.slice(0,60)})),pu(t),w("h\
 elp-mode").addEventListener("click",()=>{w("help").hidden=!w("help").hidden,w("help-mode").setAttribute("aria-expanded",
-String(!w("help").hidden)),t.resized()})}function mu(t){let e=w("search");e.addEventListener("input",()=>{let{look:n}=t.
+String(!w("help").hidden)),t.resized()})}function pu(t){let e=w("search");e.addEventListener("input",()=>{let{look:n}=t.
 view();w("search-note").textContent=n?n(t.scene,e.value):""}),e.addEventListener("keydown",n=>{if(n.key!=="Enter")return;
-n.preventDefault();let{find:o}=t.view(),r=o&&o(t.scene,e.value);if(r&&t.go(r),o)return;let{data:s,selection:a}=t,i=As(s.
+n.preventDefault();let{find:o}=t.view(),r=o&&o(t.scene,e.value);if(r&&t.go(r),o)return;let{data:s,selection:a}=t,i=Ss(s.
 runs[a.run].tokens,e.value,a.read==="row"?a.to:a.from);w("search-note").textContent=i<0?"not there":`position ${i}`,!(i<
-0)&&t.go(s.queries.includes(i)&&a.read==="row"?{to:i}:{from:i,read:"column"})})}function pu({read:t,to:e,from:n}){let o=w(
+0)&&t.go(s.queries.includes(i)&&a.read==="row"?{to:i}:{from:i,read:"column"})})}function gu({read:t,to:e,from:n}){let o=w(
 "search"),r=String(t==="row"?e:n);document.activeElement!==o&&o.dataset.read!==r&&(o.value=w("search-note").textContent=
-""),o.dataset.read=r}function gu(t,e){w(t).setAttribute("aria-pressed",String(!!e))}var wu={"scope-group":["scope",({data:t})=>t.
+""),o.dataset.read=r}function wu(t,e){w(t).setAttribute("aria-pressed",String(!!e))}var bu={"scope-group":["scope",({data:t})=>t.
 channels.size>1],"run-group":["run",({data:t})=>t.runs.length>1],"pair-group":["pair",({data:t})=>t.runs.length>1],"ref-\
 group":["ref",({data:t})=>t.channels.size>1||t.runs.length>1],"ref-run-group":["refRun",({data:t})=>t.runs.length>1&&!dt(
 t).length],"layer-group":["layer",({data:t})=>t.layered],"cells-group":["cells",({data:t,selection:e})=>!t.block(e.scope).
 signed],"range-label":["range"],"root-label":["root"],"each-label":["each",({maps:t})=>t.length>2],closer:["zoom",({data:t,
-selection:e})=>t.words.length>=te||e.zoom!==""]};function bu(t,e){for(let[n,[o,r=()=>!0]]of Object.entries(wu))w(n).hidden=
-!e.includes(o)||!r(t)}function xu({selection:t},e){let[n,o]=["off-diagonal","all"].map(r=>w("range").querySelector(`[val\
-ue=${r}]`));Y(n,e?qo.all:qo["off-diagonal"]),n.hidden=e&&t.range==="all",o.hidden=e&&t.range!=="all"}function yu({maps:t,
+selection:e})=>t.words.length>=te||e.zoom!==""]};function xu(t,e){for(let[n,[o,r=()=>!0]]of Object.entries(bu))w(n).hidden=
+!e.includes(o)||!r(t)}function yu({selection:t},e){let[n,o]=["off-diagonal","all"].map(r=>w("range").querySelector(`[val\
+ue=${r}]`));Y(n,e?qo.all:qo["off-diagonal"]),n.hidden=e&&t.range==="all",o.hidden=e&&t.range!=="all"}function ku({maps:t,
 selection:e}){let[n,o]=["change","share"].map(r=>w("sort").querySelector(`[value=${r}]`));n.hidden=t.length===1,n.hidden&&
-e.sort==="change"&&(w("sort").value=o.value)}function ku({data:t,selection:e}){let n=rn(t,e),o=t.queries.length<t.words.
+e.sort==="change"&&(w("sort").value=o.value)}function $u({data:t,selection:e}){let n=rn(t,e),o=t.queries.length<t.words.
 length,r=n?"":"Shares need all that a row takes from, of each prompt alone; this page has named positions or means. Choo\
 se maps of shares, where the page has them.";for(let s of w("cells").options)s.disabled=s.value!=="none"&&(!n||s.value===
 "column"&&o),s.title=s.value==="none"?"":r||(s.value==="column"&&o?"needs every row; this result holds some only":"");w(
 "cells").title=r,Y(w("cells").querySelector("[value=none]"),t.block(e.scope).short)}function pa(t,{controls:e,withoutOwn:n=!1}){
 w("colours").hidden=e.length===0;let{data:o,selection:r}=t;for(let[s,[a]]of Object.entries(fa))w(s).value=String(r[a]);for(let[
 s,a]of Object.entries(ha))w(s).checked=r[a]===1;w("hide-special").checked=r.hide.includes("special"),w("hide-first").checked=
-r.hide.includes("first"),gu("read",r.read==="column"),w("whole").hidden=r.zoom===""||!e.includes("zoom"),w("pair").value=
-`${r.run}-${Vo(o)?r.run:r.refRun}`,bu(t,e),xu(t,n),P(o)&&(yu(t),ku(t)),da(),pu(r),document.activeElement!==w("find")&&(w(
-"find").value=r.find)}var $u=[["arrows","read cells of a map; in the overview another layer or token"],["Enter","selects\
+r.hide.includes("first"),wu("read",r.read==="column"),w("whole").hidden=r.zoom===""||!e.includes("zoom"),w("pair").value=
+`${r.run}-${Vo(o)?r.run:r.refRun}`,xu(t,e),yu(t,n),P(o)&&(ku(t),$u(t)),da(),gu(r),document.activeElement!==w("find")&&(w(
+"find").value=r.find)}var Mu=[["arrows","read cells of a map; in the overview another layer or token"],["Enter","selects\
  the cell"],["Alt + arrows","another layer, another row"],["[ and ]","the step before, the step after"],["/","find a tok\
 en or a position"],["z, Esc","zoom in, back out"],["drag","zooms into a part of a map"],["Shift + click","on a token: th\
 e other end of the cell; on a head: this one alone"],["f","files, link, caption"],["Back","undoes; the address holds wha\
-t is selected"]];function ga(){w("help").replaceChildren(p("dl",{},$u.flatMap(([t,e])=>[p("dt",{textContent:t}),p("dd",{
+t is selected"]];function ga(){w("help").replaceChildren(p("dl",{},Mu.flatMap(([t,e])=>[p("dt",{textContent:t}),p("dd",{
 textContent:e})])))}function wa(t){document.addEventListener("keydown",e=>{if(e.target.closest("input, select, textarea")||
 e.ctrlKey||e.metaKey)return;let{data:n,selection:o,scene:r}=t,s=P(n)?[...n.channels.values()].filter(({blockName:u})=>u===
 n.channels.get(o.scope).blockName).map(({key:u})=>u):[],a=s.indexOf(o.scope),i=n.layers.indexOf(o.layer),l={"[":()=>a>0&&
@@ -566,102 +566,102 @@ t.go({scope:s[a-1]}),"]":()=>a<s.length-1&&t.go({scope:s[a+1]}),ArrowUp:()=>i>0&
 n.layers.length-1&&t.go({layer:n.layers[i+1]}),ArrowLeft:()=>r.row>0&&t.go({to:r.axes.rows[r.row-1].position}),ArrowRight:()=>r.
 row<r.axes.nRows-1&&t.go({to:r.axes.rows[r.row+1].position}),z:()=>t.go({zoom:mo(r.axes,o)}),f:()=>w("figure-mode").click(),
 "?":()=>w("help-mode").click(),"/":()=>w("search").focus(),Escape:()=>t.go(o.zoom?{zoom:""}:o.panel?{panel:""}:o.heads?{
-heads:""}:o.node>=0?{node:-1}:{})};e.key.startsWith("Arrow")&&!e.altKey||e.key in l&&(e.preventDefault(),l[e.key]())})}function ba(t){let e=String(t);return`"${(/^[=+\-@\t\r]/.test(e)?`'${e}`:e).replaceAll('"','""')}"`}function Mu(t){return Number.
-isInteger(t)?String(t):Number.isFinite(t)?String(Number(t.toPrecision(5))):""}var vu=2**16;function Cu(){let t=new Map;return e=>{
-let n=t.get(e);if(n!==void 0)return n;t.size>=vu&&t.clear();let o=typeof e=="number"?Mu(e):ba(e);return t.set(e,o),o}}function xa({
-head:t,lines:e}){let n=Cu(),o=[t.map(ba).join(",")];for(let r of e())o.push(r.map(n).join(","));return o.push(""),o.join(
+heads:""}:o.node>=0?{node:-1}:{})};e.key.startsWith("Arrow")&&!e.altKey||e.key in l&&(e.preventDefault(),l[e.key]())})}function ba(t){let e=String(t);return`"${(/^[=+\-@\t\r]/.test(e)?`'${e}`:e).replaceAll('"','""')}"`}function vu(t){return Number.
+isInteger(t)?String(t):Number.isFinite(t)?String(Number(t.toPrecision(5))):""}var Cu=2**16;function Nu(){let t=new Map;return e=>{
+let n=t.get(e);if(n!==void 0)return n;t.size>=Cu&&t.clear();let o=typeof e=="number"?vu(e):ba(e);return t.set(e,o),o}}function xa({
+head:t,lines:e}){let n=Nu(),o=[t.map(ba).join(",")];for(let r of e())o.push(r.map(n).join(","));return o.push(""),o.join(
 `
-`)}var Se=["query","query_token","key","key_token"];function Ko({axes:t},e,n,o){return[t.rows[n].position,e[t.own[n]],t.
+`)}var Ae=["query","query_token","key","key_token"];function Ko({axes:t},e,n,o){return[t.rows[n].position,e[t.own[n]],t.
 columns[o].position,e[o]]}function*Uo({axes:t}){for(let e=0;e<t.nRows;e++)for(let n=0;n<t.nColumns;n++)t.reaches(e,n)&&(yield[
-e,n,e*t.nColumns+n])}function*Nu(t){let{axes:e,maps:n,selection:o,strips:r}=t,s=o.cells!=="none",a=z(t);for(let[i,l,u]of Uo(
+e,n,e*t.nColumns+n])}function*Ou(t){let{axes:e,maps:n,selection:o,strips:r}=t,s=o.cells!=="none",a=z(t);for(let[i,l,u]of Uo(
 t)){let c=s?n.map(f=>f.cells[u]):[];yield[o.layer,"token",...Ko(t,a,i,l),...n.map(f=>f.raw[u]),...c]}for(let i of r.filter(
 l=>l!=="own"))for(let l=0;l<e.nRows;l++){let u=n.map(c=>c.columns[i]?c.columns[i][l]:NaN);yield[o.layer,i,e.rows[l].position,
-a[e.own[l]],"","",...u,...s?n.map(()=>NaN):[]]}}function Ou(t,e,n){let o={others:"share_of_others",row:"share_of_row",column:"\
+a[e.own[l]],"","",...u,...s?n.map(()=>NaN):[]]}}function Lu(t,e,n){let o={others:"share_of_others",row:"share_of_row",column:"\
 share_of_column"}[n];return e.role==="difference"?`difference_of_${o}`:e.scale==="signed"?`${t}_difference_of_${o}`:`${t}\
 _${o}`}function mn(t){let{data:e,axes:n,maps:o,selection:r}=t,s=ko(t,({run:u,key:c})=>xt(e,u,c)),a=(u,c,f)=>f==="none"?u:
-Ou(u,o[c],f),i=s.map((u,c)=>a(u,c,e.block(o[c].key).shares||"none"));return{head:["layer","part",...Se,...i,...r.cells===
-"none"?[]:s.map((u,c)=>a(u,c,r.cells))],lines:()=>Nu(t),count:n.nRows*n.nColumns}}function ft(t,e,n,o,r=p("canvas")){let[s,a,i,l]=t.window,u=Math.max(1,Math.min(l-i+1,Math.floor(n))),c=Math.max(1,Math.min(
+Lu(u,o[c],f),i=s.map((u,c)=>a(u,c,e.block(o[c].key).shares||"none"));return{head:["layer","part",...Ae,...i,...r.cells===
+"none"?[]:s.map((u,c)=>a(u,c,r.cells))],lines:()=>Ou(t),count:n.nRows*n.nColumns}}function ft(t,e,n,o,r=p("canvas")){let[s,a,i,l]=t.window,u=Math.max(1,Math.min(l-i+1,Math.floor(n))),c=Math.max(1,Math.min(
 a-s+1,Math.floor(o)));(r.width!==u||r.height!==c)&&Object.assign(r,{width:u,height:c});let f=Qr(t.cells,t.nColumns,t.window,
 u,c),d=r.getContext("2d"),h=d.createImageData(u,c),m=new Uint32Array(h.data.buffer),g=t.scale==="signed";for(let b=0;b<f.
 length;b++){let x=f[b],y=e.shades[g?x<0?"loss":"gain":t.scale];m[b]=Number.isNaN(x)?e.outside:y[Math.round(_t(x,t.limit,
 t.root)*Mt)]}return d.putImageData(h,0,0),r}function Ct(t,e,n,o,r){return Object.assign(t.style,{position:"absolute",left:`${e}\
 px`,top:`${n}px`,width:`${o}px`,height:`${r}px`}),t}var pn=document.createElement("canvas");pn.getContext("2d",{willReadFrequently:!0});
-var Go=4096,Yo=4;function Lu(t,e){let n=Math.max(1,Math.ceil(Yo*e/t.width)),o=p("canvas",{width:t.width*n,height:t.height*
-n}),r=o.getContext("2d");return r.imageSmoothingEnabled=!1,r.drawImage(t,0,0,o.width,o.height),o}function Eu({picture:{window:[
-t,e,n,o]}}){return(e-t+1)*(o-n+1)}function ya(t){return t.reduce((n,o)=>n+Eu(o),0)>4*Go?Go/8:Go}function Su({picture:t,x:e,
-y:n,width:o,height:r},s){let a=ft(t,s,Yo*o,Yo*r,pn),i=a.width<=o&&a.height<=r,l=(i?Lu(a,o):a).toDataURL("image/png");return k(
+var Go=4096,Yo=4;function Eu(t,e){let n=Math.max(1,Math.ceil(Yo*e/t.width)),o=p("canvas",{width:t.width*n,height:t.height*
+n}),r=o.getContext("2d");return r.imageSmoothingEnabled=!1,r.drawImage(t,0,0,o.width,o.height),o}function Au({picture:{window:[
+t,e,n,o]}}){return(e-t+1)*(o-n+1)}function ya(t){return t.reduce((n,o)=>n+Au(o),0)>4*Go?Go/8:Go}function Su({picture:t,x:e,
+y:n,width:o,height:r},s){let a=ft(t,s,Yo*o,Yo*r,pn),i=a.width<=o&&a.height<=r,l=(i?Eu(a,o):a).toDataURL("image/png");return k(
 "image",{x:e,y:n,width:o,height:r,href:l,preserveAspectRatio:"none",...i?{"image-rendering":"pixelated"}:{}})}function ka(t,e,n){
 let{picture:o,x:r,y:s,width:a,height:i}=t,[l,u,c,f]=o.window,[d,h]=[u-l+1,f-c+1];if(d*h>n)return[Su(t,e)];let[m,g]=[a/h,
 i/d];return Array.from({length:d*h},(b,x)=>{let[y,M]=[Math.floor(x/h),x%h],$=o.cells[(l+y)*o.nColumns+c+M],C=Number.isNaN(
-$)?e.out:ot(e,$,o.limit,o.scale,o.root).hex;return j(r+M*m,s+y*g,m,g,C)})}var _={size:12,smallest:9.5,index:10,row:88,column:84,axis:18,spacing:11},Te=1.12,Nt=44,D={gap:6,width:13},Ae=20,$a=250,
+$)?e.out:ot(e,$,o.limit,o.scale,o.root).hex;return j(r+M*m,s+y*g,m,g,C)})}var _={size:12,smallest:9.5,index:10,row:88,column:84,axis:18,spacing:11},Te=1.12,Nt=44,D={gap:6,width:13},Se=20,$a=250,
 yt={largest:52,comfortable:12,enough:230,across:1e3,around:230};function Ut(t){return 12+Math.ceil(W(String(t.data.words.
 length-1),_.index))}function Xo(t,e){return e.labels.slice(t.window[2],t.window[3]+1)}function Kt(t){return Math.min(t>36?
 14:_.size,Math.max(_.smallest,t))}function gn(t,e,n,o=_.size){let r=e.reduce((s,a)=>Math.max(s,W(a.slice(0,60),o)),0);return Math.
 ceil(Math.min(n,Te*r))+Ut(t)}function Ma(t,e,n,o,r){let s=r/n>o+300;return Array.from({length:e},(a,i)=>_.axis+(s||i%n===
-0?o:Ut(t)))}function va(t,e,n,o){let r=n.slice(0,e).reduce((s,a)=>s+a+o,0);return(t-r-Ae*(e-1))/e}function Au(t,e,n,o,r){
-let s=Math.min(yt.comfortable*(t.window[3]-t.window[2]+1),yt.enough);for(let a=e;a>1;a--){let i=Ma(t,e,a,o,n);if(a*($a+Ae)-
-Ae<=n&&va(n,a,i,r)>=s)return a}return 1}function Tu(t,e){let[n,o]=[t.window[1]-t.window[0]+1,t.window[3]-t.window[2]+1],
+0?o:Ut(t)))}function va(t,e,n,o){let r=n.slice(0,e).reduce((s,a)=>s+a+o,0);return(t-r-Se*(e-1))/e}function Tu(t,e,n,o,r){
+let s=Math.min(yt.comfortable*(t.window[3]-t.window[2]+1),yt.enough);for(let a=e;a>1;a--){let i=Ma(t,e,a,o,n);if(a*($a+Se)-
+Se<=n&&va(n,a,i,r)>=s)return a}return 1}function Ru(t,e){let[n,o]=[t.window[1]-t.window[0]+1,t.window[3]-t.window[2]+1],
 r=t.room||t.windowRoom,s=r?(r-yt.around)/n:yt.largest,a=Math.max(40/o,Math.min(yt.largest,s,yt.across/o,e/o)),i=a>=6?Math.
 floor(a):a;return{width:i,height:Math.max(Math.min(i,yt.across/n),Math.min(22,i,o*i/n))}}function Ca(t,e){let n=ne(t),o=Kt(
 yt.across/(t.window[1]-t.window[0]+1)),r=Math.max(...n.map(x=>gn(t,x.labels,Math.min(_.row,e/4),o))),s=t.strips.length*(D.
-gap+D.width)+8,a=t.inLine?n.length:Au(t,n.length,e,r,s),i=Ma(t,n.length,a,r,e),l=Tu(t,va(e,a,i,s)),u=Nt+_.axis+Math.max(
+gap+D.width)+8,a=t.inLine?n.length:Tu(t,n.length,e,r,s),i=Ma(t,n.length,a,r,e),l=Ru(t,va(e,a,i,s)),u=Nt+_.axis+Math.max(
 ...n.map(x=>gn(t,Xo(t,x),_.column,Kt(l.width)))),[c,f,d,h]=t.window,[m,g]=[l.width*(h-d+1),l.height*(f-c+1)],b=n.map((x,y)=>({
 map:x,cell:l,top:u,across:m,down:g,left:i[y],fullLabels:i[y]>_.axis+Ut(t),width:Math.min(e,Math.max(i[y]+m+s,a>1&&t.inLine?
-0:$a))}));return Ru(t,b,a)}function Ru(t,e,n){let[o,r,s]=[0,0,0];for(let a=0;a<e.length;a+=n){let i=e.slice(a,a+n);for(let u of i){
+0:$a))}));return zu(t,b,a)}function zu(t,e,n){let[o,r,s]=[0,0,0];for(let a=0;a<e.length;a+=n){let i=e.slice(a,a+n);for(let u of i){
 let c=1/(u.cell.width*(t.ratio||1));u.notes=js(t,u.map,c).flatMap(f=>De(f,11,u.width-u.left))}let l=i[0].top+i[0].down+44+
-14*Math.max(...i.map(u=>u.notes.length));o=0;for(let u of i)Object.assign(u,{x:o,y:r,height:l}),o+=u.width+Ae;s=Math.max(
-s,o-Ae),r+=l+12}return{frames:e,width:Math.ceil(s),height:Math.ceil(r)}}function Rt(t){return Math.max(1,Math.ceil(_.spacing/t))}function Gt(t,e,n){return t===n||t%e===0&&Math.abs(t-n)>=e}function Oa(t,e,n,o){
-let r="font-weight"in n?Te:1,s=W(t,r*e)>o?Math.min(e,_.size):e;return{words:B(t,r*s,o),style:{"font-size":s,...n}}}function zu(t,e,n,o){
+14*Math.max(...i.map(u=>u.notes.length));o=0;for(let u of i)Object.assign(u,{x:o,y:r,height:l}),o+=u.width+Se;s=Math.max(
+s,o-Se),r+=l+12}return{frames:e,width:Math.ceil(s),height:Math.ceil(r)}}function Rt(t){return Math.max(1,Math.ceil(_.spacing/t))}function Gt(t,e,n){return t===n||t%e===0&&Math.abs(t-n)>=e}function Oa(t,e,n,o){
+let r="font-weight"in n?Te:1,s=W(t,r*e)>o?Math.min(e,_.size):e;return{words:B(t,r*s,o),style:{"font-size":s,...n}}}function Wu(t,e,n,o){
 let{axes:r,data:s,palette:a,window:[i]}=t,l=Kt(e.cell.height),u=e.top+(n-i+.5)*e.cell.height+l*.35,c=e.fullLabels?Jt(s,r.
 rows[n].position):r.rows[n].position,f=O(c,e.left-5,u,{"text-anchor":"end","font-size":_.index,fill:a.grey});if(!e.fullLabels)
 return k("g",{},[f]);let d=e.left-Ut(t)-_.axis,{words:h,style:m}=Oa(e.map.labels[r.own[n]],l,o,Math.max(20,d));return k(
-"g",{},[f,O(h,e.left-Ut(t),u,{"text-anchor":"end",fill:a.ink,...m})])}function Wu(t,e,n,o){let{axes:r,data:s,palette:a,window:[
+"g",{},[f,O(h,e.left-Ut(t),u,{"text-anchor":"end",fill:a.ink,...m})])}function ju(t,e,n,o){let{axes:r,data:s,palette:a,window:[
 ,,i]}=t,l=Kt(e.cell.width),u=e.left+(n-i+.5)*e.cell.width+l*.35,{words:c,style:f}=Oa(e.map.labels[n],l,o,_.column);return k(
 "g",{},[gt(Jt(s,r.columns[n].position),u,e.top-5,{"font-size":_.index,fill:a.grey}),gt(c,u,e.top-Ut(t),{fill:a.ink,...f})])}
 function La(t,e,n,o){let r=Rt(n);return Array.from({length:Math.floor((e-t)/r)+1},(s,a)=>({index:t+a*r,node:o(t+a*r,{})}))}
 function Ea(t,e,[n,o],r,s){let a=e>=n&&e<=o;for(let{index:i,node:l}of t)!a||Math.abs(i-e)>=Rt(r)?l.removeAttribute("visi\
 bility"):l.setAttribute("visibility","hidden");return a?[s(e,{"font-weight":700})]:[]}function wn(t,e){let[,,n,o]=t.window,
-r=(a,i)=>Wu(t,e,a,i),s=La(n,o,e.cell.width,r);return{nodes:s.map(({node:a})=>a),mark:a=>Ea(s,a,[n,o],e.cell.width,r)}}function ju(t,e){
-let[n,o]=t.window,r=(a,i)=>zu(t,e,a,i),s=La(n,o,e.cell.height,r);return{nodes:s.map(({node:a})=>a),mark:a=>Ea(s,a,[n,o],
-e.cell.height,r)}}function Fu(t,e){let n=e.down<150?"← to":"← to (destination, query)";return gt(n,11,e.top+e.down/2,
-{"font-size":11,fill:t.palette.grey,"text-anchor":"middle"})}function Iu(t,e){let{palette:n}=t,o=e.width-(t.exporting?0:
+r=(a,i)=>ju(t,e,a,i),s=La(n,o,e.cell.width,r);return{nodes:s.map(({node:a})=>a),mark:a=>Ea(s,a,[n,o],e.cell.width,r)}}function Fu(t,e){
+let[n,o]=t.window,r=(a,i)=>Wu(t,e,a,i),s=La(n,o,e.cell.height,r);return{nodes:s.map(({node:a})=>a),mark:a=>Ea(s,a,[n,o],
+e.cell.height,r)}}function Iu(t,e){let n=e.down<150?"← to":"← to (destination, query)";return gt(n,11,e.top+e.down/2,
+{"font-size":11,fill:t.palette.grey,"text-anchor":"middle"})}function _u(t,e){let{palette:n}=t,o=e.width-(t.exporting?0:
 30);return[O(B(vt(t,e.map),14,o),0,14,{"font-size":14,"font-weight":600,fill:n.ink}),O(B(Me(t,e.map),12,e.width),0,31,{fill:n.
-grey})]}function _u({palette:t},e){return e.pictures.slice(1).map(({x:n})=>k("rect",{x:n,y:e.top,width:D.width,height:e.
+grey})]}function Pu({palette:t},e){return e.pictures.slice(1).map(({x:n})=>k("rect",{x:n,y:e.top,width:D.width,height:e.
 down,fill:"none",stroke:t.line}))}function Qo(t,e){let n={"font-size":11,fill:t.palette.grey};e.columns=wn(t,e);let o=e.
 pictures.slice(1).map(({name:r,x:s})=>gt(r,s+D.width-2,e.top-5,n));return[O("from (source, key) →",e.left,Nt+12,n),...e.
-columns.nodes,...o]}var Zo=24,Pu=0;function bn(t,{scale:e},n=o=>ot(t.palette,o,1,e,t.selection.root)){let o=e==="signed"?
+columns.nodes,...o]}var Zo=24,Bu=0;function bn(t,{scale:e},n=o=>ot(t.palette,o,1,e,t.selection.root)){let o=e==="signed"?
 -1:0,r=Array.from({length:Zo+1},(s,a)=>k("stop",{offset:a/Zo,"stop-color":n(o+a/Zo*(1-o)).hex}));return k("linearGradien\
-t",{id:`ramp-${Pu++}`},r)}var Na=11;function Jo({left:t,top:e,down:n,width:o}){return{x:t,y:e+n+10,width:Math.min(190,o-
-t-26),height:10}}function Bu(t,e){let n=bn(t,e.map);return[k("defs",{},[n]),k("rect",{...Jo(e),fill:`url(#${n.id})`,stroke:t.
-palette.line,class:"legend"})]}function Hu(t,e){let{x:n,y:o}=Jo(e),r=e.notes.map((a,i)=>O(a,n,o+38+14*i,{"font-size":11,
+t",{id:`ramp-${Bu++}`},r)}var Na=11;function Jo({left:t,top:e,down:n,width:o}){return{x:t,y:e+n+10,width:Math.min(190,o-
+t-26),height:10}}function Hu(t,e){let n=bn(t,e.map);return[k("defs",{},[n]),k("rect",{...Jo(e),fill:`url(#${n.id})`,stroke:t.
+palette.line,class:"legend"})]}function Du(t,e){let{x:n,y:o}=Jo(e),r=e.notes.map((a,i)=>O(a,n,o+38+14*i,{"font-size":11,
 fill:t.palette.grey})),s=a=>X(a,e.map.asShare,e.map.scale==="signed");return[...tr(t,Jo(e),e.map,s),...r]}function tr({palette:t},{
 x:e,y:n,width:o,height:r},s,a){let{limit:i}=s,[l,u]=[s.scale==="signed",Mo(s)],c=l?-i:0,f=Cs(l?i:i/2),d=u?i:l?f:2*f,h=[];
 return[d,l?-d:0,l?0:f].flatMap(m=>{let g=(m-c)/(i-c||1)*o,b=`${u&&Math.abs(m)===i?m>0?"≥ ":"≤ ":""}${l&&m>0?"+":""}${a(
 m,m===d)}`,x=W(b,Na)/2,y=Math.max(x,Math.min(o-x,g));if(h.some(([$,C])=>y+x+4>$&&y-x-4<C))return[];h.push([y-x,y+x]);let M={
 "font-size":Na,"text-anchor":"middle",fill:t.ink};return[k("path",{d:`M${e+g} ${n+r}v3`,stroke:t.ink,class:"tick"}),O(b,
-e+y,n+r+13,M)]})}var Sa="not-reachable",er=`url(#${Sa})`;function le(t){return k("defs",{},[k("pattern",{id:Sa,width:6,height:6,
-patternUnits:"userSpaceOnUse",patternTransform:"rotate(45)"},[j(0,0,6,6,t.out),j(0,0,1,6,t.hatch)])])}function Du(t,e){let{
+e+y,n+r+13,M)]})}var Aa="not-reachable",er=`url(#${Aa})`;function le(t){return k("defs",{},[k("pattern",{id:Aa,width:6,height:6,
+patternUnits:"userSpaceOnUse",patternTransform:"rotate(45)"},[j(0,0,6,6,t.out),j(0,0,1,6,t.hatch)])])}function qu(t,e){let{
 data:n,axes:o,window:[r,s,a,i]}=t;if(!n.causal)return[];let l=[];for(let u=r;u<=s;u++){let c=Math.max(a,o.own[u]+1),f=(i+
 1-c)*e.cell.width;f>0&&l.push(`M${e.left+(c-a)*e.cell.width} ${e.top+(u-r)*e.cell.height}h${f}v${e.cell.height}h${-f}z`)}
-return l.length?[k("path",{d:l.join(""),fill:er,class:"unreachable"})]:[]}function nr(t,e){return e.rows=ju(t,e),[Fu(t,e),
-...e.rows.nodes,...Du(t,e),k("rect",{x:e.left,y:e.top,width:e.across,height:e.down,fill:"none",stroke:t.palette.line}),..._u(
-t,e),...Bu(t,e)]}function qu(t,e){let{data:n,axes:o,selection:r,window:[s,a,i,l]}=t,u=vo(t,e.map)&&en(n,e.map.run,e.map.
+return l.length?[k("path",{d:l.join(""),fill:er,class:"unreachable"})]:[]}function nr(t,e){return e.rows=Fu(t,e),[Iu(t,e),
+...e.rows.nodes,...qu(t,e),k("rect",{x:e.left,y:e.top,width:e.across,height:e.down,fill:"none",stroke:t.palette.line}),...Pu(
+t,e),...Hu(t,e)]}function Vu(t,e){let{data:n,axes:o,selection:r,window:[s,a,i,l]}=t,u=vo(t,e.map)&&en(n,e.map.run,e.map.
 key,r.layer),{width:c,height:f}=e.cell;if(!u)return[];let d=Math.min(2,c/5,f/5),h=[];for(let m=s;m<=a;m++)for(let g=i;g<=
 l;g++){let[b,x]=u.map(N=>N[m*o.nColumns+g]);if(!(b<=0&&x>=0&&b<x))continue;let[y,M]=[e.left+(g-i)*c,e.top+(m-s)*f],[$,C]=[
 c-2*d,f-2*d];h.push(`M${y+d} ${M+d}l${$} ${C}m0 ${-C}l${-$} ${C}`)}return h.length?[k("path",{d:h.join(""),stroke:t.palette.
-grey,"stroke-width":Math.min(1,d/2),fill:"none",class:"uncertain"})]:[]}function or(t,e){return[...Iu(t,e),...qu(t,e),...Hu(
-t,e)]}var Vu={column:[326,420,0],page:[672,900,0],slide:[1280,1280,720]},Ku=864,Uu=420;function Ra({maps:t},e){let n=t.map(({role:o})=>o);
-return t.length<2?[""]:e==="column"?n:["",...n]}function Gu(t,e){let{panel:n}=t.selection,o=Ra(t,e);return o.includes(n)?
+grey,"stroke-width":Math.min(1,d/2),fill:"none",class:"uncertain"})]:[]}function or(t,e){return[..._u(t,e),...Vu(t,e),...Du(
+t,e)]}var Ku={column:[326,420,0],page:[672,900,0],slide:[1280,1280,720]},Uu=864,Gu=420;function Ra({maps:t},e){let n=t.map(({role:o})=>o);
+return t.length<2?[""]:e==="column"?n:["",...n]}function Yu(t,e){let{panel:n}=t.selection,o=Ra(t,e);return o.includes(n)?
 n:o[o.length-1]}function Re({scene:t,figureOfMap:e}){let n=w("figure-size").value,o=Ra(t,n);return{size:n,panel:o.includes(
-e)?e:Gu(t,n),roles:o}}function za(t,e){let n=Math.max(640,t.width);return Vu[e]||[n,n,0]}function ir(t){let{size:e,panel:n}=Re(
+e)?e:Yu(t,n),roles:o}}function za(t,e){let n=Math.max(640,t.width);return Ku[e]||[n,n,0]}function ir(t){let{size:e,panel:n}=Re(
 t),{scene:o}=t;return{...o,selection:{...o.selection,panel:n},width:za(t,e)[1]-16,palette:Ue("light"),exporting:!0,ratio:4,
 inLine:e==="page"||e==="slide",windowRoom:e==="screen"?o.windowRoom:0}}var rr={size:14,"font-weight":600},sr={size:9},ar=1.3;
-function Aa(t,{size:e,...n},o){return De(t,e*(n["font-weight"]?1.2:1),o)}function Ta(t,{size:e,...n},o,r){return t.map((s,a)=>O(
+function Sa(t,{size:e,...n},o){return De(t,e*(n["font-weight"]?1.2:1),o)}function Ta(t,{size:e,...n},o,r){return t.map((s,a)=>O(
 s,0,o+a*e*ar,{"font-size":e,fill:r,...n}))}function lr(t){let{size:e}=Re(t),[n,o,r]=za(t,e),s=ir(t),a=t.view();if(!a.figure)
 return null;let i=a.words(s),l=[i.note,`${Oo(s.data,s.selection,600)}${i.place&&`, ${i.place}`}. tl_ffblock ${s.data.provenance.
-tl_ffblock||""}`],u=N=>{let[T,L]=[Aa(i.headline,rr,N-16),Aa(l.filter(Boolean).join(" "),sr,N-16)],A=T.length*rr.size*ar+
-10;return{head:T,foot:L,top:A,beyond:A+L.length*sr.size*ar+8+16}},c=N=>e==="screen"?0:(r||Ku*o/n)-N,f=N=>a.figure({...s,
-room:c(u(N).beyond)},s.width),d=({width:N=o-16})=>n===o?Math.min(o,Math.max(Uu,Math.ceil(N)+16)):o,h=f(o);if(!h)return null;
+tl_ffblock||""}`],u=N=>{let[T,L]=[Sa(i.headline,rr,N-16),Sa(l.filter(Boolean).join(" "),sr,N-16)],S=T.length*rr.size*ar+
+10;return{head:T,foot:L,top:S,beyond:S+L.length*sr.size*ar+8+16}},c=N=>e==="screen"?0:(r||Uu*o/n)-N,f=N=>a.figure({...s,
+room:c(u(N).beyond)},s.width),d=({width:N=o-16})=>n===o?Math.min(o,Math.max(Gu,Math.ceil(N)+16)):o,h=f(o);if(!h)return null;
 let m=d(h),g=m<o&&r?f(m):h,{head:b,foot:x,top:y,beyond:M}=u(m),{ink:$,grey:C}=s.palette;return{scene:s,width:m,shown:n*m/
 o,height:g.height+M,groups:g.groups.map(N=>({...N,y:N.y+y})),head:Ta(b,rr,12,$),foot:Ta(x,sr,y+g.height+8,C)}}function cr({
 scene:t,head:e,foot:n,groups:o,width:r,height:s,shown:a},i,l){let u=o.map(f=>k("g",{transform:`translate(${f.x} ${f.y})`},
@@ -671,57 +671,57 @@ flatMap(({pictures:r})=>r));return cr(t,({pictures:r})=>r.flatMap(s=>ka(s,e,n)),
 scene:e,groups:n,width:o,height:r}){let[s,a]=[t.canvas.width/o,t.canvas.height/r];t.setTransform(s,0,0,a,8*s,8*a),t.imageSmoothingEnabled=
 !1,t.fillStyle=e.palette.paper,t.fillRect(-8,-8,o,r);for(let i of n)for(let{picture:l,x:u,y:c,width:f,height:d}of i.pictures)
 t.drawImage(ft(l,e.palette,f*s,d*a,pn),i.x+u,i.y+c,f,d);t.setTransform(1,0,0,1,0,0)}function ur(t,e){let n=p("a",{href:URL.createObjectURL(t),download:e});n.click(),setTimeout(()=>URL.revokeObjectURL(n.href),
-1e4),w("copied").textContent=`saved as ${e}${window.parent===window?"":", unless this frame may not save files"}`}function Yu({
+1e4),w("copied").textContent=`saved as ${e}${window.parent===window?"":", unless this frame may not save files"}`}function Xu({
 scene:t},e,n){return Lo(t,n.words(t),e)}function Pa(t,{scene:e},n){let{size:o}=Re(t),r=t.view().words(e),s=[e.maps.length>
 1&&t.view().name==="maps"?e.selection.panel:"",o==="screen"?"":o].filter(Boolean);return Lo(e,{...r,file:[...r.file,...s]},
-n)}var fr="nothing is drawn here that could be saved";function Xu(t){let e=lr(t);if(!e){w("copied").textContent=fr;return}
-ur(new Blob([Wa(e)],{type:"image/svg+xml"}),Pa(t,e,"svg"))}var Fa=3;function Zu(t){return new Blob([so(t.toDataURL("imag\
-e/png").split(",")[1])],{type:"image/png"})}function Ju(t){let e=lr(t);if(!e){w("copied").textContent=fr;return}let n=Pa(
+n)}var fr="nothing is drawn here that could be saved";function Zu(t){let e=lr(t);if(!e){w("copied").textContent=fr;return}
+ur(new Blob([Wa(e)],{type:"image/svg+xml"}),Pa(t,e,"svg"))}var Fa=3;function Ju(t){return new Blob([so(t.toDataURL("imag\
+e/png").split(",")[1])],{type:"image/png"})}function Qu(t){let e=lr(t);if(!e){w("copied").textContent=fr;return}let n=Pa(
 t,e,"png"),o=new Image;o.onload=()=>{let r=p("canvas",{width:Fa*o.width,height:Fa*o.height}),s=r.getContext("2d");ja(s,e),
-s.drawImage(o,0,0,r.width,r.height),ur(Zu(r),n)},o.src="data:image/svg+xml;charset=utf-8,"+encodeURIComponent(cr(e,()=>[],
-[]))}var Qu=4e6;function Ia(t,e){let n=e.table(t.scene);if(!n){w("copied").textContent=fr;return}let o=n.count*n.head.length;
-if(o>Qu){w("copied").textContent=`${R(o)} numbers are too many for one file; in Python .to_dataframe() has them`;return}
-ur(new Blob([xa(n)],{type:"text/csv;charset=utf-8"}),Yu(t,"csv",e))}async function _a(t,e){try{await navigator.clipboard.
+s.drawImage(o,0,0,r.width,r.height),ur(Ju(r),n)},o.src="data:image/svg+xml;charset=utf-8,"+encodeURIComponent(cr(e,()=>[],
+[]))}var tf=4e6;function Ia(t,e){let n=e.table(t.scene);if(!n){w("copied").textContent=fr;return}let o=n.count*n.head.length;
+if(o>tf){w("copied").textContent=`${R(o)} numbers are too many for one file; in Python .to_dataframe() has them`;return}
+ur(new Blob([xa(n)],{type:"text/csv;charset=utf-8"}),Xu(t,"csv",e))}async function _a(t,e){try{await navigator.clipboard.
 writeText(t),e.textContent="copied",setTimeout(()=>{e.textContent=""},4e3)}catch{w("caption").textContent=t,w("figure-to\
 ols").hidden=!1,w("copied").textContent="this frame may not copy: the words stand below"}}function Ba(t){let e=ir(t);return Is(
-e,t.view().words(e))}function tf(t){let{scene:e}=t,{panel:n,roles:o}=Re(t),r=a=>a===""?"all maps":vt(e,e.maps.find(i=>i.
+e,t.view().words(e))}function ef(t){let{scene:e}=t,{panel:n,roles:o}=Re(t),r=a=>a===""?"all maps":vt(e,e.maps.find(i=>i.
 role===a));w("figure-maps").replaceChildren(...o.map(a=>H(a,r(a)))),w("figure-maps").value=n;let s=t.view().name==="maps";
 w("figure-maps-label").hidden=o.length<2||!s,Y(w("figure-size").querySelector("[value=column]"),s?"one column (3.4 in), \
-one map":"one column (3.4 in)")}function ze(t){let e=t.view();tf(t);for(let n of["save-png","save-svg","save-csv"]){let o=!!(n===
+one map":"one column (3.4 in)")}function ze(t){let e=t.view();ef(t);for(let n of["save-png","save-svg","save-csv"]){let o=!!(n===
 "save-csv"?e.table:e.figure);w(n).disabled=!o,w(n).title=o?"":"this view has no such file; PDF (print) has what is seen"}
-w("caption").textContent=Ba(t)}function Ha(t){w("save-png").addEventListener("click",()=>Ju(t)),w("save-svg").addEventListener(
-"click",()=>Xu(t)),w("save-csv").addEventListener("click",()=>Ia(t,t.view())),w("pairs-csv").addEventListener("click",()=>Ia(
+w("caption").textContent=Ba(t)}function Ha(t){w("save-png").addEventListener("click",()=>Qu(t)),w("save-svg").addEventListener(
+"click",()=>Zu(t)),w("save-csv").addEventListener("click",()=>Ia(t,t.view())),w("pairs-csv").addEventListener("click",()=>Ia(
 t,{table:mn,words:qt})),w("print").addEventListener("click",()=>window.print()),w("copy-caption").addEventListener("clic\
 k",()=>_a(Ba(t),w("copied"))),w("figure-size").addEventListener("change",()=>{t.figureOfMap=null,ze(t)}),w("figure-maps").
 addEventListener("change",()=>{t.figureOfMap=w("figure-maps").value,ze(t)}),w("copy-link").addEventListener("click",()=>_a(
 t.address(),w("link-note"))),w("figure-mode").addEventListener("click",()=>{let e=w("figure-tools");e.hidden=!e.hidden,w(
-"figure-mode").setAttribute("aria-expanded",String(!e.hidden)),ze(t),t.resized()})}var it=globalThis.parent!==globalThis.window;function ef(t,e){let o=Array.from(t.querySelectorAll("[tabindex]")).indexOf(
+"figure-mode").setAttribute("aria-expanded",String(!e.hidden)),ze(t),t.resized()})}var it=globalThis.parent!==globalThis.window;function nf(t,e){let o=Array.from(t.querySelectorAll("[tabindex]")).indexOf(
 document.activeElement);e();let r=t.querySelectorAll("[tabindex]")[o];o>=0&&r&&r.focus({preventScroll:!0})}function xn(t){
-let[e,n]=[null,null];return(o,r,s)=>{r===e&&n.update&&n.update(o)!==!1||(ef(t,()=>{let a=s();n=a.nodes?a:{nodes:[a].flat(),
+let[e,n]=[null,null];return(o,r,s)=>{r===e&&n.update&&n.update(o)!==!1||(nf(t,()=>{let a=s();n=a.nodes?a:{nodes:[a].flat(),
 update:null},t.replaceChildren(...n.nodes)}),e=r,n.update&&n.update(o))}}function zt(t,e,n){return JSON.stringify([n,t.ratio,
 t.palette.name,...e.map(o=>t.selection[o])])}function Da({paper:t},e,n){if(t){for(let s of e)s();return}let o=[...e],r=()=>{
 let s=performance.now()+12;for(;o.length&&n()&&performance.now()<s;)o.shift()();o.length&&n()&&setTimeout(r)};setTimeout(
-r)}function nf(t,e,n,o){let{window:[r,s,a,i]}=t,l=r+Math.floor((o-e.top)/e.cell.height),u=a+Math.floor((n-e.left)/e.cell.width),
+r)}function of(t,e,n,o){let{window:[r,s,a,i]}=t,l=r+Math.floor((o-e.top)/e.cell.height),u=a+Math.floor((n-e.left)/e.cell.width),
 c=u>=a&&u<=i;if(o<e.top)return c&&o>Nt?{column:u}:null;if(l>s||n<_.axis)return null;if(u<a)return{row:l};if(c)return{row:l,
 column:u};let f=Math.floor((n-e.left-e.across-D.gap/2)/(D.width+D.gap)),d=t.strips.filter(h=>e.map.columns[h])[f];return d?
 {row:l,strip:d}:null}function yn(t,{row:e,column:n}){let{axes:o,selection:r}=t,s=e===void 0?void 0:o.rows[e].position;if(n===
 void 0)return{to:s,read:"row"};let a=o.columns[n].position;return e===void 0?{from:a,read:"column"}:{to:s,from:a,read:r.
-read}}var qa={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]};function of(t,e,[n,o]){let[r,s,a,i]=t.window,
-l=(u,c,f)=>Math.max(c,Math.min(f,u));return{row:l((e.row??t.row)+n,r,s),column:l((e.column??t.column)+o,a,i)}}function rf(t,e){
+read}}var qa={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]};function rf(t,e,[n,o]){let[r,s,a,i]=t.window,
+l=(u,c,f)=>Math.max(c,Math.min(f,u));return{row:l((e.row??t.row)+n,r,s),column:l((e.column??t.column)+o,a,i)}}function sf(t,e){
 let n=null,o=k("rect",{class:"band"}),r=s=>s&&s.row!==void 0&&s.column!==void 0;return{down:(s,a,i,l)=>{s.button===0&&s.
 pointerType!=="touch"&&r(a)&&(n={target:a,x:i,y:l})},move:(s,a)=>{if(!n||Math.hypot(s-n.x,a-n.y)<6)return;let i={x:Math.
 min(s,n.x),y:Math.min(a,n.y),width:Math.abs(s-n.x),height:Math.abs(a-n.y)};for(let[l,u]of Object.entries(i))o.setAttribute(
 l,u);o.isConnected||t.marks.parentNode.append(o)},up:s=>{let a=o.isConnected&&n;o.remove();let i=n&&n.target;if(n=null,!a)
 return!1;if(!r(s))return!0;let l=[i.row,s.row].sort((c,f)=>c-f),u=[i.column,s.column].sort((c,f)=>c-f);return l[1]>l[0]&&
-u[1]>u[0]&&e({zoom:ho([...l,...u])}),!0}}}function Va(t,e){let{panel:n}=t,[o,r]=[null,!1],s=rf(t,e),a=c=>{let f=n.getBoundingClientRect(),
-d=c.target.closest(".heads")?t.top-1:c.clientY-f.top;return[c.clientX-f.left,d]},i=c=>nf(t.scene,t,...a(c)),l=(c,f,d)=>{
+u[1]>u[0]&&e({zoom:ho([...l,...u])}),!0}}}function Va(t,e){let{panel:n}=t,[o,r]=[null,!1],s=sf(t,e),a=c=>{let f=n.getBoundingClientRect(),
+d=c.target.closest(".heads")?t.top-1:c.clientY-f.top;return[c.clientX-f.left,d]},i=c=>of(t.scene,t,...a(c)),l=(c,f,d)=>{
 o=c,t.scene.hover(c),Bs(t.scene,c,f,d)},u=c=>{let f=n.getBoundingClientRect(),[d,,h]=t.scene.window;l(c,f.left+t.left+(c.
 column-h+1)*t.cell.width,f.top+t.top+(c.row-d+1)*t.cell.height)};n.addEventListener("pointerdown",c=>{r=!1,s.down(c,i(c),
 ...a(c))}),n.addEventListener("pointermove",c=>{s.move(...a(c)),l(i(c),c.clientX,c.clientY)}),n.addEventListener("pointe\
 rup",c=>{r=s.up(i(c))}),n.addEventListener("pointerleave",c=>{s.up(null),c.pointerType!=="touch"&&l(null)}),n.addEventListener(
 "blur",()=>l(null)),n.addEventListener("click",c=>{let f=i(c);f&&!r&&e(yn(t.scene,f)),c.pointerType==="touch"&&l(f,c.clientX,
 c.clientY)}),n.addEventListener("dblclick",()=>e({zoom:""})),n.addEventListener("keydown",c=>{if(c.key==="Escape"&&o)l(null);else if(c.
-key==="Enter"&&o)e(yn(t.scene,o));else if(qa[c.key]&&!c.altKey)u(of(t.scene,o||{},qa[c.key]));else return;c.preventDefault(),
+key==="Enter"&&o)e(yn(t.scene,o));else if(qa[c.key]&&!c.altKey)u(rf(t.scene,o||{},qa[c.key]));else return;c.preventDefault(),
 c.stopPropagation()})}var Ka=["#008df9","#e20134","#009f81","#c78a00","#8400cd","#ff6e3a","#00b3a0","#9f0162","#5b7f00","#ff5aaf","#0050a0","#\
 a40122","#5b6672"],Z={row:20,smallest:11,printed:3,gap:190,label:150,head:26,band:16,faintest:.04,most:300,apart:1.8,square:7};
 function $n(t){return wt(t,"head").length>0}function U(t,e){let n=wt(t,"head"),o=t.channels.get(e.scope);return n.find(([
@@ -729,21 +729,21 @@ r])=>r===e.block)||n.find(([r,s])=>s.of===o.name||r===o.blockName)||n[0]}functio
 map(r=>K(t,n,r.name))}function hr(t){return t.name==="residual"}function rt(t,e){let[,n]=U(t,e),o=e.heads.split(".").filter(
 Boolean).map(Number).filter(a=>a<n.channels.length);if(o.length)return o;let r=n.channels.map((a,i)=>i),s=r.filter(a=>!hr(
 n.channels[a]));return s.length?s:r}function Mn(t,e){let{data:n,selection:o,axes:r,hidden:s}=t,a=n.matrix(o.run,e,o.layer);
-return Ve(r,o.words?he(r,a,n.words.length):a,s,!1)}function sf(t,e,n){let o=rt(t.data,t.selection);if(n)return o.length===
+return Ve(r,o.words?he(r,a,n.words.length):a,s,!1)}function af(t,e,n){let o=rt(t.data,t.selection);if(n)return o.length===
 1&&o[0]===e?"":String(e);let r=o.includes(e)?o.filter(s=>s!==e):[...o,e].sort((s,a)=>s-a);return r.length?r.join("."):String(
-e)}function af(t,e){let{data:n,selection:o}=t,[,r]=U(n,o),s=rt(n,o),a=r.channels.map((l,u)=>{let c=s.includes(u),f=p("bu\
+e)}function lf(t,e){let{data:n,selection:o}=t,[,r]=U(n,o),s=rt(n,o),a=r.channels.map((l,u)=>{let c=s.includes(u),f=p("bu\
 tton",{type:"button",className:"head",textContent:l.name.replace(/^head /,""),title:`${l.name}: click shows or hides, sh\
 ift-click shows it alone`});return f.setAttribute("aria-pressed",String(c)),r.signed||f.style.setProperty("--head",Nn(u)),
-f.addEventListener("click",d=>e({heads:sf(t,u,d.shiftKey)})),f}),i=p("button",{type:"button",textContent:"all"});return i.
+f.addEventListener("click",d=>e({heads:af(t,u,d.shiftKey)})),f}),i=p("button",{type:"button",textContent:"all"});return i.
 addEventListener("click",()=>e({heads:""})),p("div",{className:"toggles head-choice"},[dr(t,e),p("span",{className:"note",
-textContent:"heads"}),...a,i,...lf(t,e)])}function lf(t,e){let{segments:n}=t.data;if(n.length<2)return[];let r=n.flatMap(
+textContent:"heads"}),...a,i,...cf(t,e)])}function cf(t,e){let{segments:n}=t.data;if(n.length<2)return[];let r=n.flatMap(
 ([a],i)=>n.map(([l],u)=>[`${i}-${u}`,`${a} takes from ${l}`])).filter(([a])=>uo(t.data,a)).map(([a,i])=>H(a,i)),s=p("sel\
 ect",{},[H("","all lines"),...r]);return s.autocomplete="off",s.value=t.selection.between,s.setAttribute("aria-label","l\
 ines between segments"),s.addEventListener("change",()=>e({between:s.value})),[s]}function vn({data:t,selection:e,axes:n}){
 let[o,r]=e.between.split("-").map(Number),s=n.columns.map(({position:i})=>Hn(t,i)),a=e.between==="";return{row:i=>a||s[n.
 own[i]]===o,column:i=>a||s[i]===r}}function dr(t,e){let{data:n,selection:o}=t,[r]=U(n,o),s=p("select",{},wt(n,"head").map(
 ([a,i])=>H(a,i.title)));return s.autocomplete="off",s.value=r,s.setAttribute("aria-label","maps by head"),s.addEventListener(
-"change",()=>e({block:s.value})),s}var cf=Qe();function Cn(t){return cf(zt(t,mr(t),0),()=>uf(t))}function uf(t){let{data:e,
+"change",()=>e({block:s.value})),s}var uf=Qe();function Cn(t){return uf(zt(t,mr(t),0),()=>ff(t))}function ff(t){let{data:e,
 selection:n,axes:o}=t,r=kt(e,n),s=vn(t),a=c=>c.map((f,d)=>s.row(Math.floor(d/o.nColumns))&&s.column(d%o.nColumns)?f:NaN),
 i=rt(e,n).map(c=>[c,a(Mn(t,r[c]))]),l=Math.max(...i.map(([,c])=>E(c)))||1,u=[];for(let[c,f]of i)f.forEach((d,h)=>{let m=d/
 l;Math.abs(m)>=Z.faintest&&u.push([Math.floor(h/o.nColumns),h%o.nColumns,m,c])});return{limit:l,lines:u.sort((c,f)=>Math.
@@ -774,42 +774,42 @@ max(...z(t).map(c=>W(c.slice(0,60),Math.min(13,Math.max(_.smallest,o))))),l=s+32
 selection).length*(Z.square+1)+8;return{height:o,left:r,right:s,squares:l,yColumn:a,y:c=>a(n.own[c]),size:[s+r+u,Z.head+
 n.nColumns*o+8]}}function kr(t,e){let n={"font-size":11,fill:t.palette.grey},o=(r,s)=>W(r,11)<=e.left?r:s;return[O(o("to\
  (destination, query)","to (query)"),e.left,14,{...n,"text-anchor":"end"}),O(o("from (source, key)","from (key)"),e.right,
-14,n)]}function ff(t,e,n,o){let r=k("svg",{width:e.size[0],height:e.size[1]},[...kr(t,e),...xr(t,e),...n.flatMap(({node:s,
-number:a})=>[s,a])]);for(let{node:s,target:a}of n)s.addEventListener("click",()=>o(yn(t,a)));return r}function hf(t,e,{lines:n}){
+14,n)]}function hf(t,e,n,o){let r=k("svg",{width:e.size[0],height:e.size[1]},[...kr(t,e),...xr(t,e),...n.flatMap(({node:s,
+number:a})=>[s,a])]);for(let{node:s,target:a}of n)s.addEventListener("click",()=>o(yn(t,a)));return r}function df(t,e,{lines:n}){
 let{selection:o,row:r,column:s}=t,a=Ua(t),i=rt(t.data,o),l=Math.min(Z.square,e.height-2);return n.filter(([u,c])=>o.read===
 "row"?u===r:c===s).map(u=>{let[c,f]=[o.read==="row"?e.yColumn(u[1]):e.y(u[0]),e.squares+i.indexOf(u[3])*(l+1)],d=j(f,c-l/
 2,l,l,a(u));return d.setAttribute("fill-opacity",Math.min(1,.1+.9*Math.abs(u[2])).toFixed(2)),d})}function $r(t,e){for(let{
 node:n,target:o}of e)n.setAttribute("font-weight",o.row===t.row||o.column===t.column?700:400)}function Mr({data:t,selection:e},n){
 return`Width and strength of a line: ${U(t,e)[1].unit}, up to ${X(n,!1)}; below ${V(Z.faintest)} of that none is drawn.`}
-var vr=[["gain","positive"],["loss","negative"]];function df({data:t,selection:e,palette:n}){if(!U(t,e)[1].signed)return[];
+var vr=[["gain","positive"],["loss","negative"]];function mf({data:t,selection:e,palette:n}){if(!U(t,e)[1].signed)return[];
 let o=r=>{let s=p("i",{className:"swatch"});return s.style.backgroundColor=n[r],s};return[p("p",{className:"note signs"},
 vr.map(([r,s])=>p("span",{},[o(r),` ${s}`])))]}function Ga(t,e,n){let o=yr(t,n),{limit:r,lines:s}=Cn(t),a=wr(t,o),i=br(t,
-o,o.height),l=ff(t,o,i,e),u=k("g",{class:"head-squares"});l.append(u);let c=p("div",{className:"lines"},[a,l]),f=`${Mr(t,
+o,o.height),l=hf(t,o,i,e),u=k("g",{class:"head-squares"});l.append(u);let c=p("div",{className:"lines"},[a,l]),f=`${Mr(t,
 r)} Drawn are the strongest ${Z.most} and all of the token that is read, whose squares are its heads. Point at a token f\
-or its lines, click selects it.`,d=h=>{$r(h,i),u.replaceChildren(...hf(h,o,{lines:s}));for(let{node:m,target:g}of i)m.onpointerenter=
-()=>h.hover(g);l.onpointerleave=()=>h.hover(null),h.marked.push(m=>kn(h,a,o,s,m)),kn(h,a,o,s,null)};return{nodes:[af(t,e),
-...df(t),c,p("p",{className:"note",textContent:f})],update:d}}var mf=3e3;function pf(t,e,n){if(n.length>mf){let r=wr(t,e);return kn(t,r,e,n,null),[k("image",{x:0,y:0,width:e.size[0],
+or its lines, click selects it.`,d=h=>{$r(h,i),u.replaceChildren(...df(h,o,{lines:s}));for(let{node:m,target:g}of i)m.onpointerenter=
+()=>h.hover(g);l.onpointerleave=()=>h.hover(null),h.marked.push(m=>kn(h,a,o,s,m)),kn(h,a,o,s,null)};return{nodes:[lf(t,e),
+...mf(t),c,p("p",{className:"note",textContent:f})],update:d}}var pf=3e3;function gf(t,e,n){if(n.length>pf){let r=wr(t,e);return kn(t,r,e,n,null),[k("image",{x:0,y:0,width:e.size[0],
 height:e.size[1],href:r.toDataURL("image/png")})]}let o=[];return pr(t,n,null,(r,s,a,i)=>{let[l,u,...c]=gr(e,r);o.push(k(
-"path",{d:`M${l} ${u}C${c.join(" ")}`,fill:"none",stroke:s,"stroke-opacity":a.toFixed(3),"stroke-width":i}))}),o}function gf({
+"path",{d:`M${l} ${u}C${c.join(" ")}`,fill:"none",stroke:s,"stroke-opacity":a.toFixed(3),"stroke-width":i}))}),o}function wf({
 data:t,selection:e,palette:n}){let[,o]=U(t,e);return o.signed?vr.map(([r,s])=>[n[r],s]):rt(t,e).map(r=>[Nn(r),o.channels[r].
-name])}function wf(t,e){let n=[],[o,r]=[0,9];for(let[s,a]of gf(t)){let i=15+W(a,11);o+i>e&&([o,r]=[0,r+15]),n.push(j(o,r-
-8,10,8,s),O(a,o+14,r,{"font-size":11,fill:t.palette.ink})),o+=i+14}return{nodes:n,height:r+14}}function Ya(t,e){let n=wf(
-t,e),o=yr(t,e),r=br(t,o,o.height);$r(t,r);let s=[...pf(t,o,Cn(t).lines),...kr(t,o),...xr(t,o),...r.flatMap(({node:i,number:l})=>[
+name])}function bf(t,e){let n=[],[o,r]=[0,9];for(let[s,a]of wf(t)){let i=15+W(a,11);o+i>e&&([o,r]=[0,r+15]),n.push(j(o,r-
+8,10,8,s),O(a,o+14,r,{"font-size":11,fill:t.palette.ink})),o+=i+14}return{nodes:n,height:r+14}}function Ya(t,e){let n=bf(
+t,e),o=yr(t,e),r=br(t,o,o.height);$r(t,r);let s=[...gf(t,o,Cn(t).lines),...kr(t,o),...xr(t,o),...r.flatMap(({node:i,number:l})=>[
 i,l])];return{groups:[{x:0,y:0,pictures:[],nodes:n.nodes},{x:0,y:n.height,pictures:[],nodes:s}],height:n.height+o.size[1]}}
-function bf(t){let{data:e,selection:n,axes:o,row:r,column:s}=t,[a,i]=[at(t,o.own[r]),at(t,s)];if(!o.reaches(r,s))return ve(
+function xf(t){let{data:e,selection:n,axes:o,row:r,column:s}=t,[a,i]=[at(t,o.own[r]),at(t,s)];if(!o.reaches(r,s))return ve(
 a,i);let[,l]=U(e,n),u=kt(e,n),c=b=>(n.words?Mn(t,b):e.matrix(n.run,b,n.layer))[r*o.nColumns+s],d=rt(e,n).map(b=>({name:l.
 channels[b].name,value:t.hidden.has(s)?NaN:c(u[b])})).filter(({value:b})=>Number.isFinite(b)).sort((b,x)=>Math.abs(x.value)-
 Math.abs(b.value));if(!d.length)return`There is no number here of what ${a} takes from ${i}.`;let[{name:h,value:m}]=d,g=d.
 length>1?` has the largest ${l.short} of the ${d.length} shown`:`: ${l.short}`;return`Layer ${n.layer}, from ${i} to ${a}\
-: ${h}${g}${d.length>1?":":""} ${l.signed?S(m,!1):R(m)}.`}function xf({data:t,selection:e}){if(e.between==="")return"";let[
+: ${h}${g}${d.length>1?":":""} ${l.signed?A(m,!1):R(m)}.`}function yf({data:t,selection:e}){if(e.between==="")return"";let[
 n,o]=e.between.split("-").map(r=>t.segments[Number(r)][0]);return` Only lines to ${n} from ${o} are drawn.`}function Xa(t){
 let{data:e,selection:n}=t,[o,r]=U(e,n),s=rt(e,n),a=s.length<r.channels.length?s.map(i=>r.channels[i].name).join(", "):"a\
-ll heads";return{headline:bf(t),meaning:`Each line joins a row of a head's map (left) with a column (right): ${r.meaning}\
+ll heads";return{headline:xf(t),meaning:`Each line joins a row of a head's map (left) with a column (right): ${r.meaning}\
 .`,place:`layer ${n.layer}`,shown:`${r.title}, ${a}`,remark:"",note:`${Mr(t,Cn(t).limit)} Those of ${at(t,q(t))} stand o\
-ut.${xf(t)}`,exact:r.exact,method:"",file:[`layer${n.layer}`,`lines-${o}`.slice(0,60),n.heads?`heads${n.heads}`:"all-hea\
+ut.${yf(t)}`,exact:r.exact,method:"",file:[`layer${n.layer}`,`lines-${o}`.slice(0,60),n.heads?`heads${n.heads}`:"all-hea\
 ds",...n.between?[`segments${n.between}`]:[]]}}function Cr(t,e,n,o={row:r=>!0,column:r=>!0}){let{data:r,selection:s,axes:a}=t,
 [,i]=U(r,s),l=kt(r,s),u=z(t),c=function*(){for(let d of n){let h=e.map(m=>Mn({...t,selection:{...s,layer:d}},l[m]));for(let[
-m,g,b]of Uo(t))o.row(m)&&o.column(g)&&(yield[d,...Ko(t,u,m,g),...h.map(x=>x[b])])}};return{head:["layer",...Se,...e.map(
+m,g,b]of Uo(t))o.row(m)&&o.column(g)&&(yield[d,...Ko(t,u,m,g),...h.map(x=>x[b])])}};return{head:["layer",...Ae,...e.map(
 d=>`${i.channels[d].name} ${i.short}`)],lines:c,count:n.length*a.nRows*a.nColumns}}function Za(t){return Cr(t,rt(t.data,
 t.selection),[t.selection.layer],vn(t))}var Or=5;function pt(t,e,n,o,r){return k("rect",{x:t-.75,y:e-.75,width:n+1.5,height:o+1.5,fill:"none",stroke:r,"stroke-w\
 idth":1.25})}function Ja(t,e,n,o){let r={left:[[0,0],[6,-4],[6,4]],up:[[0,0],[-4,6],[4,6]]}[n];return k("polygon",{points:r.
@@ -817,54 +817,54 @@ map(([s,a])=>`${t+s},${e+a}`).join(" "),fill:o})}function Nr(t,e,n,o){let[r,s]=t
 (n-r)*e.cell.height;if(e.cell.height>=Or)return[pt(e.left,a,e.across,e.cell.height,o)];let i=a+e.cell.height/2;return[Ja(
 e.left+e.across+1,i,"left",o)]}function ce(t,e,n,o){let[,,r,s]=t.window;if(n<r||n>s)return[];let a=e.left+(n-r)*e.cell.width;
 if(e.cell.width>=Or)return[pt(a,e.top,e.cell.width,e.down,o)];let i=a+e.cell.width/2;return[Ja(i,e.top+e.down+1,"up",o)]}
-function yf(t,e,n){let{row:o,column:r,selection:s,window:[a,i,l,u]}=t;if(o<a||o>i||r<l||r>u)return[];let{width:c,height:f}=e.
+function kf(t,e,n){let{row:o,column:r,selection:s,window:[a,i,l,u]}=t;if(o<a||o>i||r<l||r>u)return[];let{width:c,height:f}=e.
 cell,[d,h]=[e.left+(r-l)*c,e.top+(o-a)*f];return Math.min(c,f)>=Or?[pt(d+1.5,h+1.5,c-3,f-3,n)]:s.read==="row"?ce(t,e,r,n):
 Nr(t,e,o,n)}function Lr(t,e,n){let{palette:o,selection:r,row:s,column:a}=t,l=[...r.read==="row"?Nr(t,e,s,o.mark):ce(t,e,
-a,o.mark),...yf(t,e,o.mark)];return n&&n.row!==void 0&&l.push(...Nr(t,e,n.row,o.read)),n&&n.column!==void 0&&l.push(...ce(
+a,o.mark),...kf(t,e,o.mark)];return n&&n.row!==void 0&&l.push(...Nr(t,e,n.row,o.read)),n&&n.column!==void 0&&l.push(...ce(
 t,e,n.column,o.read)),l}var ti=["run","refRun","words","panel","zoom","root"];function On(t,e){return{cells:e.cells,nColumns:t.axes.nColumns,window:t.
-window,scale:e.scale,limit:e.limit,root:t.selection.root}}function kf(t,e,n){let o=e.scale==="signed",[r,s]=t.window,a=t.
+window,scale:e.scale,limit:e.limit,root:t.selection.root}}function $f(t,e,n){let o=e.scale==="signed",[r,s]=t.window,a=t.
 maps.filter(l=>l.columns[n]&&l.role==="difference"==(e.role==="difference")),i=n==="own"&&!o?1:Math.max(...a.map(l=>E(l.
-columns[n])));return{cells:e.columns[n],nColumns:1,window:[r,s,0,0],scale:o?"signed":"bias",limit:i,root:0}}function $f(t,e){
+columns[n])));return{cells:e.columns[n],nColumns:1,window:[r,s,0,0],scale:o?"signed":"bias",limit:i,root:0}}function Mf(t,e){
 let n=t.strips.filter(s=>e.map.columns[s]),o={y:e.top,height:e.down};return[{name:"",picture:On(t,e.map),x:e.left,width:e.
-across,...o},...n.map((s,a)=>({name:s,picture:kf(t,e.map,s),width:D.width,...o,x:e.left+e.across+D.gap+a*(D.width+D.gap)}))]}
+across,...o},...n.map((s,a)=>({name:s,picture:$f(t,e.map,s),width:D.width,...o,x:e.left+e.across+D.gap+a*(D.width+D.gap)}))]}
 function ei(t,e,n,o,r){let s=ln(t,e,n);return ft(On(s,s.map),t.palette,o*t.ratio,r*t.ratio)}function Qa(t){return JSON.stringify(
 t.map(({map:e,pictures:n,cell:o,top:r,left:s,across:a,width:i,x:l,y:u,height:c})=>[e.role,e.scale,e.labels,n.map(({name:f})=>f),
-o,r,s,a,i,l,u,c]))}function Er(t,e){let n=Ca(t,e);for(let o of n.frames)o.pictures=$f(t,o);return n}function Mf(t,e,n){let[
+o,r,s,a,i,l,u,c]))}function Er(t,e){let n=Ca(t,e);for(let o of n.frames)o.pictures=Mf(t,o);return n}function vf(t,e,n){let[
 o,r,s]=[k("g"),k("g",{class:"marks"}),k("g")],[a,i]=[nr(t,e),[o,r]].map(d=>k("svg",{width:e.width,height:e.height,"aria-\
 hidden":"true"},d)),l=e.pictures.map(()=>p("canvas")),u=e.pictures.map(({name:d,x:h,width:m},g)=>Ct(p("div",{className:d?
-"beside":"cells"},[l[g]]),h,e.top,m,e.down)),c=Ct(p("div",{className:"panel",tabIndex:0},[vf(e,[...Qo(t,e),s]),...u,a,i]),
+"beside":"cells"},[l[g]]),h,e.top,m,e.down)),c=Ct(p("div",{className:"panel",tabIndex:0},[Cf(e,[...Qo(t,e),s]),...u,a,i]),
 e.x,e.y,e.width,e.height);return c.setAttribute("role","application"),c.dataset.role=e.map.role,t.maps.length>1&&!t.beside&&
-c.append(Cf(t,e,n)),Object.assign(e,{panel:c,marks:r,named:s,fill:(d,{map:h,notes:m,pictures:g})=>{Object.assign(e,{map:h,
+c.append(Nf(t,e,n)),Object.assign(e,{panel:c,marks:r,named:s,fill:(d,{map:h,notes:m,pictures:g})=>{Object.assign(e,{map:h,
 notes:m,pictures:g}),g.forEach(({picture:b,width:x},y)=>ft(b,d.palette,x*d.ratio,e.down*d.ratio,l[y])),o.replaceChildren(
-...or(d,e)),c.setAttribute("aria-label",`${vt(d,h)}. Arrow keys read cells, Enter selects.`)}})}function vf({top:t,width:e},n){
+...or(d,e)),c.setAttribute("aria-label",`${vt(d,h)}. Arrow keys read cells, Enter selects.`)}})}function Cf({top:t,width:e},n){
 let o=t-Nt-5,r=p("div",{className:"heads"},[k("svg",{width:e,height:o,viewBox:`0 ${Nt} ${e} ${o}`,"aria-hidden":"true"},
-n)]);return r.style.marginTop=`${Nt}px`,r}function Cf(t,e,n){let o=t.selection.panel===e.map.role,r=p("button",{type:"bu\
+n)]);return r.style.marginTop=`${Nt}px`,r}function Nf(t,e,n){let o=t.selection.panel===e.map.role,r=p("button",{type:"bu\
 tton",className:"enlarge",textContent:o?"⤡":"⤢",title:o?"show all maps":"show this map alone"});return r.setAttribute(
 "aria-label",r.title),r.addEventListener("click",s=>{s.stopPropagation(),n({panel:o?"":e.map.role})}),r.addEventListener(
-"pointerdown",s=>s.stopPropagation()),r}function Nf(t,e){let n=o=>{for(let r of e)r.marks.replaceChildren(...r.selected,
+"pointerdown",s=>s.stopPropagation()),r}function Of(t,e){let n=o=>{for(let r of e)r.marks.replaceChildren(...r.selected,
 ...Lr(t,r,o))};for(let o of e)o.scene=t,o.selected=o.rows.mark(t.row),o.named.replaceChildren(...o.columns.mark(t.column));
-t.marked.push(n),n(null)}function Sr(t,e,n){let o=Er(t,n),r=Qa(o.frames),s=p("div",{className:"plot"},[k("svg",{width:0,
-height:0,"aria-hidden":"true"},[le(t.palette)])]);s.style.height=`${o.height}px`;for(let l of o.frames)s.append(Mf(t,l,e).
+t.marked.push(n),n(null)}function Ar(t,e,n){let o=Er(t,n),r=Qa(o.frames),s=p("div",{className:"plot"},[k("svg",{width:0,
+height:0,"aria-hidden":"true"},[le(t.palette)])]);s.style.height=`${o.height}px`;for(let l of o.frames)s.append(vf(t,l,e).
 panel),Va(l,e);let a="",i=l=>{let u=zt(l,Ht,n)+l.windowRoom;if(u!==a){let{frames:c}=a===""?o:Er(l,n);if(a!==""&&Qa(c)!==
-r)return!1;c.forEach((f,d)=>o.frames[d].fill(l,f)),a=u}return Nf(l,o.frames),!0};return{nodes:t.beside?[s]:[...Lf(t,e),s],
-update:i}}var Of={before:"before",after:"after",difference:"change"};function Lf({maps:t,selection:e},n){if(!e.panel||t.
-length<2)return[];let o=[...t.map(({role:r})=>[r,Of[r]]),["","side by side"]];return[p("div",{className:"toggles panels"},
+r)return!1;c.forEach((f,d)=>o.frames[d].fill(l,f)),a=u}return Of(l,o.frames),!0};return{nodes:t.beside?[s]:[...Ef(t,e),s],
+update:i}}var Lf={before:"before",after:"after",difference:"change"};function Ef({maps:t,selection:e},n){if(!e.panel||t.
+length<2)return[];let o=[...t.map(({role:r})=>[r,Lf[r]]),["","side by side"]];return[p("div",{className:"toggles panels"},
 o.map(([r,s])=>{let a=p("button",{type:"button",textContent:s});return a.setAttribute("aria-pressed",String(r===e.panel)),
 a.addEventListener("click",()=>n({panel:r})),a}))]}function ni(t,e){let n=Er(t,e);return{groups:n.frames.map(r=>({x:r.x,
 y:r.y,pictures:r.pictures,nodes:[...Qo(t,r),...nr(t,r),...r.rows.mark(t.row),...r.columns.mark(t.column),...or(t,r),k("g",
-{class:"marks"},Lr(t,r,null))]})),width:n.width,height:n.height}}var Ef="Rows: layers, columns: heads. Each small map has its own scale.",G={label:26,head:18,gap:3,largest:110,smallest:22,
+{class:"marks"},Lr(t,r,null))]})),width:n.width,height:n.height}}var Af="Rows: layers, columns: heads. Each small map has its own scale.",G={label:26,head:18,gap:3,largest:110,smallest:22,
 pale:.3};function oi({data:t,selection:e}){return Bt(U(t,e)[1])?e.cells:"none"}function Tr(t){let{data:e,selection:n}=t,
 {channels:o}=U(e,n)[1],r=kt(e,n),s=r.filter((a,i)=>!hr(o[i]));return oi(t)==="others"&&s.length?s:r}function ri(t){let e=Tr(
-t).length<kt(t.data,t.selection).length;return Ef+(e?" The residual brings each token only its own, so it has no shares \
+t).length<kt(t.data,t.selection).length;return Af+(e?" The residual brings each token only its own, so it has no shares \
 of the others and no column.":"")}function Ln({data:t,selection:e},n){return e.heads===""||rt(t,e).includes(t.channels.get(
 n).index)}function si({selection:t}){return["run","cells","range","root","words","hide","block",...t.block?[]:["scope"]]}
 function Sf(t,e,n,o,r){let{data:s}=t,a=`layer ${o}, ${s.channels.get(n).name}`,i=p("button",{type:"button",className:"gr\
 id-cell",title:a});return i.setAttribute("aria-label",a),Object.assign(i.style,{width:`${r}px`,height:`${r}px`}),i.addEventListener(
 "click",()=>e({layer:o,scope:n,ref:"",view:"maps"})),i}function ai(t,e){return Math.max(G.smallest,Math.min(G.largest,Math.
-floor((e-G.label-8)/t)-G.gap))}function Ar(t,e){return t.channels.get(e).name.replace(/^head /,"")}function ii(t,e,n){let{
+floor((e-G.label-8)/t)-G.gap))}function Sr(t,e){return t.channels.get(e).name.replace(/^head /,"")}function ii(t,e,n){let{
 data:o}=t,r=Tr(t),s=ai(r.length,n),a=o.layers.map(h=>r.map(m=>({layer:h,key:m,button:Sf(t,e,m,h,s)}))),i=a.map(h=>p("div",
 {className:"grid-line"},[p("span",{className:"grid-layer",textContent:h[0].layer}),...h.map(({button:m})=>m)])),l=r.map(
-h=>{let m=p("span",{className:"grid-head",textContent:Ar(o,h)});return m.style.width=`${s}px`,m}),u=p("div",{className:"\
+h=>{let m=p("span",{className:"grid-head",textContent:Sr(o,h)});return m.style.width=`${s}px`,m}),u=p("div",{className:"\
 grid-line grid-heads"},[p("span",{className:"grid-layer"}),...l]),c=a.flat();Da(t,c.map(({layer:h,key:m,button:g})=>()=>g.
 append(ei(t,h,m,s,s))),()=>u.isConnected);let f=h=>{l.forEach((m,g)=>m.classList.toggle("chosen",h.selection.heads!==""&&
 Ln(h,r[g])));for(let{button:m,key:g,layer:b}of c)m.classList.toggle("current",b===h.selection.layer&&(h.selection.heads===
@@ -873,8 +873,8 @@ Ln(h,r[g])));for(let{button:m,key:g,layer:b}of c)m.classList.toggle("current",b=
 function li(t,e){let{data:n,palette:o}=t,r=Tr(t),s=Math.min(ai(r.length,e)+G.gap,(e-G.label)/r.length,t.room?(t.room-G.head)/
 n.layers.length:1/0),[a,i]=[s-G.gap,Rt(s)],l=n.layers.flatMap((g,b)=>r.map((x,y)=>{let M=ln(t,g,x);return{picture:On(M,M.
 map),x:G.label+y*s,y:G.head+b*s,width:a,height:a}})),u={"font-size":10,fill:o.grey},c=n.layers.flatMap((g,b)=>b%i?[]:[O(
-g,G.label-6,G.head+b*s+a/2+4,{...u,"text-anchor":"end"})]),f=Math.max(...r.map(g=>W(Ar(n,g),10)))>s,d=r.map((g,b)=>{let x=G.
-label+b*s+a/2;return f&&b%i?O("",x,0):O(B(Ar(n,g),10,Math.max(s,24)),x,G.head-5,{...u,"text-anchor":"middle"})}),h=l.map(
+g,G.label-6,G.head+b*s+a/2+4,{...u,"text-anchor":"end"})]),f=Math.max(...r.map(g=>W(Sr(n,g),10)))>s,d=r.map((g,b)=>{let x=G.
+label+b*s+a/2;return f&&b%i?O("",x,0):O(B(Sr(n,g),10,Math.max(s,24)),x,G.head-5,{...u,"text-anchor":"middle"})}),h=l.map(
 ({x:g,y:b})=>k("rect",{x:g,y:b,width:a,height:a,fill:"none",stroke:o.line,"stroke-width":.5})),m=r.flatMap((g,b)=>Ln(t,g)?
 []:[k("rect",{x:G.label+b*s,y:G.head,width:a,height:n.layers.length*s,fill:o.paper,"fill-opacity":1-G.pale})]);return{groups:[
 {x:0,y:0,pictures:l,nodes:[...c,...d,...h,...m]}],height:G.head+n.layers.length*s}}function ci(t){let{data:e,selection:n}=t,
@@ -885,7 +885,7 @@ t,e,t.data.layers)}var I={left:34,gap:26,smallest:4,largest:20,few:96,lowest:330
 banded:7,least:1.5},Yt={width:13,gap:12},Wt={most:6,each:15,radius:6,least:.03},ue={widest:7,thinnest:1,named:3,sag:.16,
 apart:9,reach:12};function pi(t){return ut(t)||P(t)&&t.layered&&t.layers.length>1}function gi({data:t,selection:e}){let n=[
 "run","block","words","hide","zoom","range","root"];return ut(t)?n:[...n,"scope","ref","refRun","read","cells",e.read===
-"row"?"to":"from"]}function Af(t,e,n){let o=t.room?(t.room-150-(n?80:0))*e/(e+n):it?I.framed:Math.max(I.lowest,window.innerHeight-
+"row"?"to":"from"]}function Tf(t,e,n){let o=t.room?(t.room-150-(n?80:0))*e/(e+n):it?I.framed:Math.max(I.lowest,window.innerHeight-
 I.around);return Math.max(I.smallest,Math.min(e>13?I.largest:I.few,o/e))}function wi(t){let[e,n]=Object.entries(t.data.runs[t.
 selection.run].blocks).find(([,{exact:o,tracks:r,axis:s}])=>o&&s==="scope"&&r&&r.length)||["",null];return n?n.tracks[0].
 columns.map(o=>({...o,name:e,values:n.tracks[0].values[o.channel]})):[]}function bi(t,e){let{window:[,,n,o]}=t,{strip:r,
@@ -894,12 +894,12 @@ heads:s,words:a,neurons:i}=ta(t),l=W(a,11),u=wi(t),c=I.left+(u.length?u.length*Y
 b=e-f-(g?m:0),x=Math.min(Math.max(yt.largest,I.wide/(o-n+1)),b/(o-n+1));return{changes:u,heads:s,named:l,left:c,beyond:f,
 across:d,dots:h,further:m,beside:g,wide:x}}function xi(t,e){let{window:[,,n,o]}=t,r=ea(t),s=r.rows.length,{changes:a,heads:i,
 named:l,left:u,beyond:c,across:f,dots:d,further:h,beside:m,wide:g}=bi(t,e),b=t.data.layers.length&&r.block?s-1:s,x=h>0&&
-!m,y=Af(t,s,x?b:0),M={width:g,height:y},$={labels:z(t)},C=8+gn(t,Xo(t,$),_.column,Kt(M.width)),N={left:u,top:C,cell:M,across:M.
-width*(o-n+1),down:y*s,map:$},T=C+N.down+(r.before?48:34),L=m?f:Math.min(I.head,(e-I.left-d-8)/Math.max(1,i)),A={left:m?
-N.across+c-8+I.gap:I.left,top:m?C:T+36,cell:{width:L,height:y},across:L*i,down:y*b},nt=A.left+Math.max(l,A.across),J=d?{
-...A,left:nt+(i?I.gap:0),across:Wt.most*Wt.each}:null;return{width:Math.max(N.left+N.across+c-u,...h?[nt,J?J.left+J.across:
-0]:[]),stream:r,lines:b,frame:N,heads:i,headFrame:A,neuronFrame:J,beside:m,changes:a,strip:r.strip?N.left+N.across+D.gap:
-null,height:x?A.top+A.down+8:T}}function We({frame:t}){return t.cell.width>=I.banded}function yi(t){return ia(t,bi(t,t.width).
+!m,y=Tf(t,s,x?b:0),M={width:g,height:y},$={labels:z(t)},C=8+gn(t,Xo(t,$),_.column,Kt(M.width)),N={left:u,top:C,cell:M,across:M.
+width*(o-n+1),down:y*s,map:$},T=C+N.down+(r.before?48:34),L=m?f:Math.min(I.head,(e-I.left-d-8)/Math.max(1,i)),S={left:m?
+N.across+c-8+I.gap:I.left,top:m?C:T+36,cell:{width:L,height:y},across:L*i,down:y*b},nt=S.left+Math.max(l,S.across),J=d?{
+...S,left:nt+(i?I.gap:0),across:Wt.most*Wt.each}:null;return{width:Math.max(N.left+N.across+c-u,...h?[nt,J?J.left+J.across:
+0]:[]),stream:r,lines:b,frame:N,heads:i,headFrame:S,neuronFrame:J,beside:m,changes:a,strip:r.strip?N.left+N.across+D.gap:
+null,height:x?S.top+S.down+8:T}}function We({frame:t}){return t.cell.width>=I.banded}function yi(t){return ia(t,bi(t,t.width).
 wide>=I.banded)}function ki(t,e){let{stream:n,lines:o,frame:r,headFrame:s,heads:a,strip:i,changes:l}=e,{root:u}=t.selection,
 [,,c,f]=t.window,d=(m,g,b,x)=>({root:u,...x,cells:m,nColumns:g,window:[0,b-1,0,g-1]}),h=We(e)?[]:[{picture:{root:u,scale:n.
 scale,cells:n.cells,limit:n.limit,nColumns:t.axes.nColumns,window:[0,n.rows.length-1,c,f]},x:r.left,y:r.top,width:r.across,
@@ -909,14 +909,14 @@ m,l.length,o,{scale:"contribution",root:1,limit:E(m)}),x:I.left,y:r.top,width:g,
 n.strip.values,1,n.rows.length,n.strip),x:i,y:r.top,width:D.width,height:r.down}),a){let{values:m,least:g,limit:b,scale:x}=n.
 heads,y=Float32Array.from(m.flat(),M=>x==="signed"?M:Math.max(0,M-g));h.push({picture:d(y,a,o,{scale:x,limit:b-g}),x:s.left,
 y:s.top,width:s.across,height:s.down})}return h}var fi=.25;function $i({palette:t,selection:e},n,o,r){return ot(t,Math.sign(
-n)*(fi+(1-fi)*_t(n,o,e.root)),1,r)}function Tf(t,e){if(!We(e))return[];let{frame:n,stream:{rows:o,before:r,ends:s,limit:a,
+n)*(fi+(1-fi)*_t(n,o,e.root)),1,r)}function Rf(t,e){if(!We(e))return[];let{frame:n,stream:{rows:o,before:r,ends:s,limit:a,
 scale:i}}=e,{palette:l,selection:u}=t,[,,c,f]=t.window,d=m=>a>0?_t(m,a,u.root)*(n.cell.width-1):0,h=[];return o.forEach(
 (m,g)=>{for(let b=c;b<=f;b++){let x=m[b],y=r?Math.min(x,r[g][b]):x,[M,$]=[d(y),d(r?Math.max(x,r[g][b]):x)];if(!($>=I.least))
-continue;let C=n.left+(b-c+.5)*n.cell.width,N=(L,A)=>j(C-L/2,n.top+g*n.cell.height,L,n.cell.height,A),T=[...r?[N($,l[x>y?
-"gain":"loss"])]:[],N(M,$i(t,y,a,i).hex)];if(s){let[L,A]=s.map(Zt=>Zt[g][b]);L<=0&&A>=0&&Object.entries({fill:l.paper,stroke:l[x<
-0?"loss":"gain"]}).forEach(([Zt,Sl])=>T[0].setAttribute(Zt,Sl));let[nt,J]=[L,A].map(Zt=>C+(Math.sign(Zt)===Math.sign(x)?
+continue;let C=n.left+(b-c+.5)*n.cell.width,N=(L,S)=>j(C-L/2,n.top+g*n.cell.height,L,n.cell.height,S),T=[...r?[N($,l[x>y?
+"gain":"loss"])]:[],N(M,$i(t,y,a,i).hex)];if(s){let[L,S]=s.map(Zt=>Zt[g][b]);L<=0&&S>=0&&Object.entries({fill:l.paper,stroke:l[x<
+0?"loss":"gain"]}).forEach(([Zt,Sl])=>T[0].setAttribute(Zt,Sl));let[nt,J]=[L,S].map(Zt=>C+(Math.sign(Zt)===Math.sign(x)?
 d(Zt)/2:0)),_e=n.top+(g+.5)*n.cell.height;T.push(k("path",{d:`M${nt} ${_e}H${J}M${nt} ${_e-3}v6M${J} ${_e-3}v6`,stroke:l.
-ink,fill:"none",class:"whisker"}))}T[0].dataset.share=`${g},${b}`,h.push(...T)}}),h}function Rf(t,e){let{frame:n,stream:{
+ink,fill:"none",class:"whisker"}))}T[0].dataset.share=`${g},${b}`,h.push(...T)}}),h}function zf(t,e){let{frame:n,stream:{
 block:o,limit:r}}=e;if(!o)return{reach:[],drawn:[]};let{palette:s}=t,[,,a,i]=t.window,l=h=>n.left+(h-a+.5)*n.cell.width,
 u=[],c=new Map,f=[],d=sa(t,o,r).filter(({from:h,to:m})=>Math.min(h,m)>=a&&Math.max(h,m)<=i).map((h,m)=>{let g=[h.layer,h.
 from,h.to].join(),b=c.get(g)??0;c.set(g,b+1);let[x,y]=[l(h.from),l(h.to)],M=n.top+(h.layer+.5)*n.cell.height,$=Math.min(
@@ -924,12 +924,12 @@ M+n.cell.height+2*Math.min(60,ue.sag*Math.abs(y-x)),2*(n.top+n.down)-M)+b*ue.apa
 ue.thinnest,ue.widest*Math.min(1,Math.abs(h.share)/r)),T=`M${x} ${M}Q${(x+y)/2} ${$} ${y} ${M+n.cell.height}`,L=k("path",
 {d:T,fill:"none",stroke:C,"stroke-width":N,"stroke-opacity":.8,"stroke-linecap":"round",class:"arc"});return L.dataset.arc=
 String(m),f.push(Object.assign(k("path",{d:T,fill:"none",stroke:"transparent","stroke-width":Math.max(ue.reach,N)}),{arc:h})),
-u.length<ue.named&&u.push(zf(t,n,h,(x+y)/2,(M+$+n.cell.height/2)/2+4,C,u)),Object.assign(L,{arc:h})});return{reach:f,drawn:[
-...d.reverse(),...u.filter(Boolean)]}}function zf(t,e,n,o,r,s,a){let{layer:i,head:l,share:u}=n,c=`L${i}H${l} ${S(u,!1)}`,
+u.length<ue.named&&u.push(Wf(t,n,h,(x+y)/2,(M+$+n.cell.height/2)/2+4,C,u)),Object.assign(L,{arc:h})});return{reach:f,drawn:[
+...d.reverse(),...u.filter(Boolean)]}}function Wf(t,e,n,o,r,s,a){let{layer:i,head:l,share:u}=n,c=`L${i}H${l} ${A(u,!1)}`,
 f=W(c,11)*Te,d=Math.max(e.left+f/2+2,Math.min(e.left+e.across-f/2-2,o)),h=Math.min(r,e.top+e.down-4);if(a.filter(Boolean).
 some(({at:x})=>Math.abs(x.y-h)<13&&Math.abs(x.x-d)<(x.wide+f)/2+4))return null;let g={"font-size":11,"font-weight":700,"\
 text-anchor":"middle",fill:s},b=[j(d-f/2-2,h-10,f+4,13,t.palette.paper),O(c,d,h,g)];for(let x of b)Object.assign(x,{arc:n});
-return Object.assign(k("g",{class:"arc-name"},b),{at:{x:d,y:h,wide:f}})}function Wf(t,{stream:e,neuronFrame:n}){if(!n)return[];
+return Object.assign(k("g",{class:"arc-name"},b),{at:{x:d,y:h,wide:f}})}function jf(t,{stream:e,neuronFrame:n}){if(!n)return[];
 let{left:o,top:r,across:s,cell:a}=n,i=E(e.neurons.flat().map(([,u])=>u)),l=Math.min(Wt.radius,a.height/2);return e.neurons.
 flatMap((u,c)=>{let f=r+(c+.5)*a.height,d=k("line",{x1:o,x2:o+s,y1:f,y2:f,stroke:t.palette.hatch}),h=u.filter(([,m])=>Math.
 abs(m)>=Wt.least*i).slice(0,Wt.most).map(([m,g],b)=>{let x=k("circle",{cx:o+(b+.5)*Wt.each,cy:f,r:Math.max(1,l*Math.sqrt(
@@ -938,20 +938,20 @@ d,...h]})}function hi(t,e,n,o,r){let{palette:s,selection:a}=t,{height:i}=e.frame
 names:c}=e.stream,f=u.indexOf(a.layer);return Array.from({length:r},(d,h)=>h).flatMap(d=>{let h=d===f;if((d%l||!h&&Math.
 abs(d-f)<l)&&!h)return[];let g={"text-anchor":"end","font-size":11,fill:h?s.ink:s.grey,"font-weight":h?700:400};return[O(
 c[d],n-5,o+(d+.5)*i+4,g)]})}function Mi(t,e){let{palette:n}=t,{stream:o,frame:r,headFrame:s,heads:a,strip:i,neuronFrame:l}=e,
-u={"font-size":11,fill:n.grey},c=(h,m,g,b)=>k("rect",{x:h,y:m,width:g,height:b,fill:"none",stroke:n.line}),f=Rf(t,e),d=[
-O("layer",0,r.top-5,u),c(r.left,r.top,r.across,r.down),...If(t,e),...Ff(t,e),...f.reach,...Tf(t,e),..._f(t,e),...jf(t,e)];
+u={"font-size":11,fill:n.grey},c=(h,m,g,b)=>k("rect",{x:h,y:m,width:g,height:b,fill:"none",stroke:n.line}),f=zf(t,e),d=[
+O("layer",0,r.top-5,u),c(r.left,r.top,r.across,r.down),..._f(t,e),...If(t,e),...f.reach,...Rf(t,e),...Pf(t,e),...Ff(t,e)];
 if(i!==null&&d.push(gt(o.strip.name,i+D.width-2,r.top-5,u),c(i,r.top,D.width,r.down)),a){let h=Math.max(1,Math.ceil(16/s.
 cell.width));d.push(O(o.heads.words,s.left,s.top-20,u),c(s.left,s.top,s.across,s.down));for(let m=0;m<a;m+=h)d.push(O(o.
 heads.names[m],s.left+(m+.5)*s.cell.width,s.top-5,{...u,"text-anchor":"middle"}))}return l&&d.push(O("largest neurons",l.
-left,l.top-20,u),...Wf(t,e)),[...d,...f.drawn]}function jf(t,{frame:e,changes:n,lines:o}){if(!n.length)return[];let r=k(
+left,l.top-20,u),...jf(t,e)),[...d,...f.drawn]}function Ff(t,{frame:e,changes:n,lines:o}){if(!n.length)return[];let r=k(
 "rect",{x:I.left,y:e.top,width:n.length*Yt.width,height:e.cell.height*o,fill:"none",stroke:t.palette.line}),s=n.map(({label:i,
 words:l},u)=>{let c=gt(i,I.left+(u+.5)*Yt.width+4,e.top-5,{"font-size":10,fill:t.palette.grey});return c.append(k("title",
 {},[l])),c}),a=Math.max(...n.map(({label:i})=>W(i,10)))+12;return[r,...s,O("change",I.left,Math.max(10,e.top-a),{"font-s\
 ize":11,fill:t.palette.grey})]}function En(t){return ut(t.data)?q(t):t.selection.read==="row"?t.column:t.axes.own[t.row]}
-function Ff(t,{frame:e}){let[,,n,o]=t.window;return Array.from({length:o-n+1},(s,a)=>n+a).filter(s=>Wo(t,s)).map(s=>j(e.
-left+(s-n)*e.cell.width,e.top,e.cell.width,e.down,er))}function If(t,e){let{frame:n}=e;if(!We(e))return[];let[,,o,r]=t.window;
+function If(t,{frame:e}){let[,,n,o]=t.window;return Array.from({length:o-n+1},(s,a)=>n+a).filter(s=>Wo(t,s)).map(s=>j(e.
+left+(s-n)*e.cell.width,e.top,e.cell.width,e.down,er))}function _f(t,e){let{frame:n}=e;if(!We(e))return[];let[,,o,r]=t.window;
 return Array.from({length:r-o+1},(a,i)=>n.left+(i+.5)*n.cell.width).map(a=>k("line",{x1:a,x2:a,y1:n.top,y2:n.top+n.down,
-stroke:t.palette.hatch}))}function _f(t,{frame:e,stream:{limit:n,top:o,scale:r,before:s,unit:a,asShare:i}}){let l=We({frame:e})?
+stroke:t.palette.hatch}))}function Pf(t,{frame:e,stream:{limit:n,top:o,scale:r,before:s,unit:a,asShare:i}}){let l=We({frame:e})?
 bn(t,{scale:r},x=>$i(t,x,1,r)):bn(t,{scale:r}),[u,c]=[e.top+e.down+8,Math.min(I.legend,e.across)],f={x:e.left,y:u,width:c,
 height:9},d=(x,y,M)=>[j(M,b,10,9,t.palette[x]),O(y,M+14,b+9,{"font-size":11,fill:t.palette.ink})],h=t.selection.run===t.
 selection.refRun?"more than before":"more",m=e.across-c>190,[g,b]=m?[e.left+c+16,u]:[e.left,u+26];return[k("defs",{},[l]),
@@ -968,105 +968,105 @@ floor((s-c.left)/c.cell.width)}:h!==null&&i({...c,left:h,across:D.width})?{...y(
 across:m.length*Yt.width,down:u*c.cell.height})?{...y(c),change:Math.floor((s-I.left)/Yt.width)}:g&&i(g)?y(g):d&&i(f)?{...y(
 f),head:Math.floor((s-f.left)/f.cell.width)}:null}function je({axes:t,selection:e},n){let o=t.columns[n].position,r=t.rowOf(
 o);return e.read==="row"&&r>=0?{to:t.rows[r].position}:{from:o,read:"column"}}function Ci({data:t,axes:e,selection:n},o){
-let{position:r}=e.columns[o];return n.read==="row"?{from:r}:t.queries.includes(r)?{to:r}:{}}function Pf(t,e){let{name:n,
-channel:o,ref:r}=wi(t)[e];return{scope:K(t.data,n,o),ref:r?K(t.data,n,r):""}}function Bf(t,{layer:e,column:n,head:o,query:r,
+let{position:r}=e.columns[o];return n.read==="row"?{from:r}:t.queries.includes(r)?{to:r}:{}}function Bf(t,e){let{name:n,
+channel:o,ref:r}=wi(t)[e];return{scope:K(t.data,n,o),ref:r?K(t.data,n,r):""}}function Hf(t,{layer:e,column:n,head:o,query:r,
 key:s,neuron:a,change:i}){let l=t.data.layers.includes(e)?{layer:e}:{};n!==void 0&&Object.assign(l,ut(t.data)?je(t,n):Ci(
-t,n)),i!==void 0&&Object.assign(l,Pf(t,i)),a!==void 0?l.neuron=t.selection.neuron===a&&e===t.selection.layer?-1:a:"layer"in
+t,n)),i!==void 0&&Object.assign(l,Bf(t,i)),a!==void 0?l.neuron=t.selection.neuron===a&&e===t.selection.layer?-1:a:"layer"in
 l&&e!==t.selection.layer&&(l.neuron=-1);let u=r===void 0&&e===t.selection.layer&&t.selection.heads===String(o);return o!==
-void 0&&(l.heads=u?"":String(o)),r!==void 0&&t.data.queries.includes(r)&&Object.assign(l,{to:r,from:s,read:"row"}),l}function Hf(t,{
+void 0&&(l.heads=u?"":String(o)),r!==void 0&&t.data.queries.includes(r)&&Object.assign(l,{to:r,from:s,read:"row"}),l}function Df(t,{
 before:e,ends:n,rows:o,unit:r,asShare:s,block:a,strip:i},l,u){let c=o[l][u];if(Wo(t,u))return a?"comes after the target \
 is read":"comes later: no earlier token can take from it";if(Number.isNaN(c))return t.hidden.has(u)?"hidden":u===q(t)?`t\
-he token itself${i?": see the column “own”":""}`:"not among these";let f=d=>a?S(d,!1)+r:s?V(d):R(d);return n?`${f(c)}\
-, 95 % interval ${n.map(d=>f(d[l][u])).join(" to ")}`:e&&!a?`${f(e[l][u])} → ${f(c)} (${S(c-e[l][u],s)})`:f(c)}function mi(t,{
+he token itself${i?": see the column “own”":""}`:"not among these";let f=d=>a?A(d,!1)+r:s?V(d):R(d);return n?`${f(c)}\
+, 95 % interval ${n.map(d=>f(d[l][u])).join(" to ")}`:e&&!a?`${f(e[l][u])} → ${f(c)} (${A(c-e[l][u],s)})`:f(c)}function mi(t,{
 stream:e,changes:n},{row:o,layer:r,column:s,head:a,query:i,key:l,neuron:u,share:c,change:f,strip:d}){let{block:h,unit:m}=e,
-b=tt("layer",r===null?"end":`${r}${h&&a===void 0&&f===void 0?", its input":""}`),x=M=>p("div",{textContent:S(M,!1)+m}),y=M=>St(
+b=tt("layer",r===null?"end":`${r}${h&&a===void 0&&f===void 0?", its input":""}`),x=M=>p("div",{textContent:A(M,!1)+m}),y=M=>At(
 t,z(t)[t.axes.columnOf[M]],M);return i!==void 0?[tt("head",`L${r}H${a}`),tt("from",y(l)),tt("to",y(i)),x(c)]:u!==void 0?
 [tt("neuron",`L${r}N${u}`),x(c)]:a!==void 0?[tt("head",`L${r}H${e.heads.names[a]}`),h?x(e.heads.values[o][a]):p("div",{textContent:`${e.
 heads.words}: ${V(e.heads.values[o][a])}`})]:f!==void 0?[b,tt("",`${n[f].words}: ${ie(n[f].values[t.data.layers.indexOf(
 r)]??null)}`)]:d&&!h?[b,tt("its own share",V(e.strip.values[o]))]:d?[b,...h.biases.filter(([,M])=>M===o).map(([M,,$])=>tt(
-"bias",`${M} ${S($,!1)}`))]:s===void 0?[b]:[b,tt(h?"token":t.selection.read==="row"?"from":"to",St(t,z(t)[s],t.axes.columns[s].
-position)),p("div",{textContent:Hf(t,e,o,s)})]}function Df(t,e,n){let{data:o,selection:r,axes:s}=t,a=o.layers.indexOf(r.
+"bias",`${M} ${A($,!1)}`))]:s===void 0?[b]:[b,tt(h?"token":t.selection.read==="row"?"from":"to",At(t,z(t)[s],t.axes.columns[s].
+position)),p("div",{textContent:Df(t,e,o,s)})]}function qf(t,e,n){let{data:o,selection:r,axes:s}=t,a=o.layers.indexOf(r.
 layer),i=En(t),l=c=>ut(o)?je(t,c):Ci(t,c),u={ArrowUp:()=>a>0&&e({layer:o.layers[a-1]}),ArrowDown:()=>a<o.layers.length-1&&
 e({layer:o.layers[a+1]}),ArrowLeft:()=>i>0&&e(l(i-1)),ArrowRight:()=>i<s.nColumns-1&&e(l(i+1)),Home:()=>e({layer:o.layers[0]}),
 End:()=>e({layer:o.layers[o.layers.length-1]})};!(n.key in u)||n.altKey||(n.preventDefault(),n.stopPropagation(),u[n.key]())}
-function qf(t,e,n,o){t.addEventListener("pointermove",r=>{let s=o(),a=di(e,s,r,t),i=w("tooltip");i.hidden=!a,s.hover(a&&
+function Vf(t,e,n,o){t.addEventListener("pointermove",r=>{let s=o(),a=di(e,s,r,t),i=w("tooltip");i.hidden=!a,s.hover(a&&
 a.column!==void 0?{column:a.column}:null),a&&(i.replaceChildren(...mi(s,e,a)),se(i,r.clientX,r.clientY))}),t.addEventListener(
 "pointerleave",r=>{r.pointerType!=="touch"&&(w("tooltip").hidden=!0),o().hover(null)}),t.addEventListener("click",r=>{let s=di(
 e,o(),r,t);r.pointerType==="touch"&&s&&(w("tooltip").hidden=!1,w("tooltip").replaceChildren(...mi(o(),e,s)),se(w("toolti\
-p"),r.clientX,r.clientY)),s&&n(Bf(o(),s))}),t.addEventListener("keydown",r=>Df(o(),n,r))}function Vf(t,e,n,o){let r=At(t,
+p"),r.clientX,r.clientY)),s&&n(Hf(o(),s))}),t.addEventListener("keydown",r=>qf(o(),n,r))}function Kf(t,e,n,o){let r=St(t,
 e.entering),s=E(r),a=z(t),i=Array.from(r,(u,c)=>{let f=t.axes.columns[c].members.map(g=>Le(t.data,g)).find(Boolean),d=f&&
-t.data.runs[0].blocks[f.block]===e?"this":Number.isNaN(u)?f?"why?":"–":S(u,!1),h=`${a[c]} · position ${t.axes.columns[c].
+t.data.runs[0].blocks[f.block]===e?"this":Number.isNaN(u)?f?"why?":"–":A(u,!1),h=`${a[c]} · position ${t.axes.columns[c].
 position}: ${d}${Tt(e)}`,m=He(a[c],d,h,Number.isNaN(u)||s===0?null:ot(t.palette,u,s,"signed",t.selection.root));return m.
 classList.toggle("later",Number.isNaN(u)&&d!=="this"),m.classList.toggle("cell",d==="this"),m.addEventListener("click",()=>n(
 f||je(o(),c))),m}),l=p("ol",{className:"tokens shared"},i);return l.setAttribute("aria-label",`what each token brings to\
- the ${e.target}`),l.tabIndex=0,l.classList.toggle("long",i.length>20),{host:l,chips:i}}function Kf(t,e){let{data:n,selection:o}=t,
+ the ${e.target}`),l.tabIndex=0,l.classList.toggle("long",i.length>20),{host:l,chips:i}}function Uf(t,e){let{data:n,selection:o}=t,
 r=Oe(n,o.run);if(r.length<2||r.every(([,{position:a}])=>a!==void 0))return[];let s=p("select",{autocomplete:"off"},r.map(
 ([a,i])=>H(a,`${i.target} (${i.rules})`)));return s.value=r.find(([,a])=>a===Q(n,o))[0],s.setAttribute("aria-label","tar\
 get"),s.addEventListener("change",()=>e(Le(n,n.runs[o.run].blocks[s.value].position)||{block:s.value})),[p("div",{className:"\
 toggles"},[s])]}function Ni(t,e,n){let o=t,r=()=>o,s=xi(t,n),{stream:{block:a}}=s,[i,l]=[k("g"),k("g")],u=ki(t,s).map(({
 picture:x,x:y,y:M,width:$,height:C})=>Ct(ft(x,t.palette,$*t.ratio,C*t.ratio),y,M,$,C)),c=wn(t,s.frame),f=k("svg",{width:n,
 height:s.height,"aria-hidden":"true"},[le(t.palette),...Mi(t,s),...c.nodes,i,l]),d=p("div",{className:"logit",tabIndex:0},
-[...u,f]);d.setAttribute("role","application"),qf(d,s,e,r);let h=a?Vf(t,a,e,r):null,m=x=>{o=x,d.setAttribute("aria-label",
+[...u,f]);d.setAttribute("role","application"),Vf(d,s,e,r);let h=a?Kf(t,a,e,r):null,m=x=>{o=x,d.setAttribute("aria-label",
 `Layers by tokens, arrow keys choose. ${a?Ee(x):jo(x).headline}`),i.replaceChildren(...c.mark(En(x)),...Oi(x,s)),h&&h.chips.
 forEach((M,$)=>M.setAttribute("aria-current",String($===q(x))));let y=M=>l.replaceChildren(...vi(x,s,M));x.marked.push(y),
-y(null)};if(!a)return{nodes:[d],update:m};let g=Do(t,1/(s.frame.cell.width*t.ratio));return{nodes:[...Kf(t,e),h.host,d,p(
+y(null)};if(!a)return{nodes:[d],update:m};let g=Do(t,1/(s.frame.cell.width*t.ratio));return{nodes:[...Uf(t,e),h.host,d,p(
 "details",{className:"note"},[p("summary",{textContent:"What is drawn"}),p("p",{textContent:`${Io(a)}. ${g}`})])],update:m}}
 function Oi(t,e){let{stream:n,lines:o,frame:r,headFrame:s,heads:a,beside:i}=e,l=(a||e.neuronFrame)&&!i;return[...hi(t,e,
 I.left,r.top,n.rows.length),...l?hi(t,e,s.left,s.top,o):[]]}function Li(t,e){let n=xi(t,e),o=wn(t,n.frame),r=[...Mi(t,n),
 ...o.nodes,...o.mark(En(t)),...Oi(t,n),...vi(t,n,null)];return{groups:[{x:0,y:0,pictures:ki(t,n),nodes:r}],width:n.width,
-height:n.height}}var Ei=6;function Uf(t,e,n,o,r){return p("tr",{},[p("td",{},[e]),p("td",{},[dn(Math.abs(n)/(o||1),Ao(t,{scale:"signed"},
-n))]),p("td",{textContent:S(n,!1)}),...r.map(s=>p("td",{textContent:Number.isNaN(s)?"–":S(s,!1)}))])}function Sn(t,e,n,o,r){
+height:n.height}}var Ei=6;function Gf(t,e,n,o,r){return p("tr",{},[p("td",{},[e]),p("td",{},[dn(Math.abs(n)/(o||1),So(t,{scale:"signed"},
+n))]),p("td",{textContent:A(n,!1)}),...r.map(s=>p("td",{textContent:Number.isNaN(s)?"–":A(s,!1)}))])}function An(t,e,n,o,r){
 let s=Math.max(0,...e.map(({share:c})=>Math.abs(c))),a=ke(t.data).filter(({tables:c})=>c[o]),i=(c,f="")=>p("th",{textContent:c,
 scope:"col",title:f}),l=a.length?[p("tr",{},[p("td"),p("td"),i("contributes"),...a.map(({short:c,target:f})=>i(c,f))])]:
-[],u=c=>a.map(f=>tn(f,o,...r(c)));return p("table",{className:a.length?"profile measured":"profile"},[...l,...e.map(c=>Uf(
-t,n(c),c.share,s,u(c)))])}function An(t,e,n){let o=p("button",{type:"button",className:"plain"},t);return o.addEventListener(
-"click",()=>n(e)),o}function Gf(t,e,n){let{data:o,selection:r}=t,s=Bo(e,r.layer),a=Po(e,r)<0?s.length&&s[0].head:Po(e,r),
-i=(e.edges[`${r.layer},${a}`]||[]).filter(([,,f])=>f!==0);if(!i.length)return[];let l=o.runs[r.run].tokens,u=({query:f,key:d})=>An(
+[],u=c=>a.map(f=>tn(f,o,...r(c)));return p("table",{className:a.length?"profile measured":"profile"},[...l,...e.map(c=>Gf(
+t,n(c),c.share,s,u(c)))])}function Sn(t,e,n){let o=p("button",{type:"button",className:"plain"},t);return o.addEventListener(
+"click",()=>n(e)),o}function Yf(t,e,n){let{data:o,selection:r}=t,s=Bo(e,r.layer),a=Po(e,r)<0?s.length&&s[0].head:Po(e,r),
+i=(e.edges[`${r.layer},${a}`]||[]).filter(([,,f])=>f!==0);if(!i.length)return[];let l=o.runs[r.run].tokens,u=({query:f,key:d})=>Sn(
 [p("bdi",{textContent:l[d]}),` (${d}) → `,p("bdi",{textContent:l[f]}),` (${f})`],o.queries.includes(f)?{to:f,from:d}:{
 from:d,read:"column"},n),c=i.map(([f,d,h])=>({query:f,key:d,share:h}));return[p("p",{className:"note",textContent:`Head ${a}\
- carries most from → to:`}),Sn(t,c,u,"cell",({query:f,key:d})=>[r.layer,a,f,d])]}function Yf(t,e,n){let{data:o,selection:r}=t,
+ carries most from → to:`}),An(t,c,u,"cell",({query:f,key:d})=>[r.layer,a,f,d])]}function Xf(t,e,n){let{data:o,selection:r}=t,
 s=e.neurons[r.layer]||[];if(!s.length)return[];let a=Object.entries(o.runs[r.run].blocks).filter(([,{kind:c}])=>c==="mem\
 ory"),i=c=>{let f=a.find(([,{memory:d}])=>d===`${r.layer}:${c}`);return f?{view:"memories",block:f[0]}:{neuron:c}},l=({neuron:c})=>{
-let f=An([`L${r.layer}N${c}`],i(c),n);return c===r.neuron&&f.setAttribute("aria-current","true"),f},u=s.map(([c,f])=>({neuron:c,
-share:f}));return[p("p",{className:"note",textContent:`Largest neurons of layer ${r.layer}, over all positions:`}),Sn(t,
-u,l,"neuron",()=>[])]}function Si(t,e){let{data:n,selection:o}=t,r=Q(n,o);if(!r)return[];let{layer:s}=o,a=z(t),i=({column:h})=>An(
-[p("bdi",{textContent:a[h]}),ct(t,h)],je(t,h),e),l=({head:h})=>An([`head ${h}`],{heads:String(h)},e),u=Bo(r,s).slice(0,Ei),
+let f=Sn([`L${r.layer}N${c}`],i(c),n);return c===r.neuron&&f.setAttribute("aria-current","true"),f},u=s.map(([c,f])=>({neuron:c,
+share:f}));return[p("p",{className:"note",textContent:`Largest neurons of layer ${r.layer}, over all positions:`}),An(t,
+u,l,"neuron",()=>[])]}function Ai(t,e){let{data:n,selection:o}=t,r=Q(n,o);if(!r)return[];let{layer:s}=o,a=z(t),i=({column:h})=>Sn(
+[p("bdi",{textContent:a[h]}),ct(t,h)],je(t,h),e),l=({head:h})=>Sn([`head ${h}`],{heads:String(h)},e),u=Bo(r,s).slice(0,Ei),
 c=t.axes.columns[q(t)].position,d=ke(n).some(({tables:h})=>h.head&&h.head.axes.length>2)?`; replaced at ${at(t,q(t))} al\
 one`:"";return[p("section",{className:"card logit-card"},[p("h3",{},["To ",p("bdi",{textContent:Fo(r)})]),p("p",{textContent:Ee(
-t)}),p("p",{className:"note",textContent:oa(r,s)}),Sn(t,ra(t,s,Ei),i,"residual",({column:h})=>[s,t.axes.columns[h].position]),
+t)}),p("p",{className:"note",textContent:oa(r,s)}),An(t,ra(t,s,Ei),i,"residual",({column:h})=>[s,t.axes.columns[h].position]),
 ...u.length?[p("p",{className:"note",textContent:`What the heads of layer ${s} write, over ${r.ends?"these":"all"} posit\
-ions${d}:`}),Sn(t,u,l,"head",({head:h})=>[s,h,c])]:[],...Gf(t,r,e),...Yf(t,r,e),p("p",{className:"note",textContent:r.certificate})])]}var Rr={faintest:.02,triggers:5};function Rn(t,e){return Object.entries(t.runs[e].blocks).filter(([,n])=>n.kind==="memor\
+ions${d}:`}),An(t,u,l,"head",({head:h})=>[s,h,c])]:[],...Yf(t,r,e),...Xf(t,r,e),p("p",{className:"note",textContent:r.certificate})])]}var Rr={faintest:.02,triggers:5};function Rn(t,e){return Object.entries(t.runs[e].blocks).filter(([,n])=>n.kind==="memor\
 y")}function zr(t,e){let n=Rn(t,e.run);return n.find(([o])=>o===e.block)||n[0]}function zi(t,e,n,o,r){let{palette:s}=t,a=p(
 "span",{className:"chip"},[p("bdi",{textContent:e})]),i=[o,r].filter(u=>u&&Number.isFinite(u.value));a.title=[`${e} · po\
-sition ${n}`,...i.map(u=>`${u.name} ${S(u.value,!1)}`)].join(" · ");let l=u=>u&&Number.isFinite(u.value)&&u.limit&&Math.
+sition ${n}`,...i.map(u=>`${u.name} ${A(u.value,!1)}`)].join(" · ");let l=u=>u&&Number.isFinite(u.value)&&u.limit&&Math.
 abs(u.value)>=Rr.faintest*u.limit?ot(s,u.value,u.limit,"signed"):null;return pe(a,l(o),l(r)),a}function Fe(t,e){let n=E(
 e.map(Math.abs));return e.map(o=>({name:t,value:o,limit:n}))}function Tn(t,e){let n=p("div",{className:"tokens"},t);return n.
 setAttribute("role","group"),n.setAttribute("aria-label",e),n.classList.toggle("long",t.length>40),n}function Ie(t,e){return p(
 "section",{className:"memory-part"},[p("h2",{textContent:t}),...e])}function jt(t){return p("p",{className:"note",textContent:t})}
-function Xf(t,e,n){let o=Rn(t,e.run),r=p("select",{},o.map(([s,a])=>H(s,`memory ${a.memory}`)));return r.autocomplete="o\
+function Zf(t,e,n){let o=Rn(t,e.run),r=p("select",{},o.map(([s,a])=>H(s,`memory ${a.memory}`)));return r.autocomplete="o\
 ff",r.value=zr(t,e)[0],r.setAttribute("aria-label","memory"),r.addEventListener("change",()=>n({block:r.value})),p("div",
 {className:"toggles"},[r,p("span",{className:"note",textContent:`of ${o[0][1].model}, over ${o[0][1].corpus_texts} texts`})])}
-function Zf(t,e){if(!e.value)return Ie("What it writes",[jt("Its value cannot be read as tokens: the model came without \
+function Jf(t,e){if(!e.value)return Ie("What it writes",[jt("Its value cannot be read as tokens: the model came without \
 a trained head.")]);let{top:n,bottom:o,probability:r,reading:s,agreeing:a,followed:i}=e.value,l=(f,d)=>p("p",{className:"\
 memory-words"},[`${d} `,...f.map(h=>p("span",{className:"chip"},[p("bdi",{textContent:h})]))]),u=s==="direction"?"by the\
  unembedding alone":"by the model's own read-out",c=i?` ${a} of ${i} triggers are followed by the first of them.`:"";return Ie(
 "What it writes",[l(n,"promotes"),l(o,"demotes"),jt(`Its value, read ${u}; the first token has a probability of ${V(r)}.${c}`)])}
-function Jf(t,e,n){if(!e.text)return[];let{tokens:o,along:r,parts:s,bias:a,carried:i,target:l}=e.text,u=t.selection.to,c=h=>o.
+function Qf(t,e,n){if(!e.text)return[];let{tokens:o,along:r,parts:s,bias:a,carried:i,target:l}=e.text,u=t.selection.to,c=h=>o.
 map((m,g)=>{let b=zi(t,m,g,h[g]);return b.setAttribute("aria-current",String(g===u)),b.addEventListener("click",()=>n({to:g,
 read:"row"})),b}),f=p("h2",{},["Its coefficient by token, at ",p("bdi",{textContent:mt(o[u])})]),d=[Ie("Its coefficient \
-along this text",[Tn(c(Fe("coefficient",r)),"coefficient at each token"),jt(`Strongest colour: ${S(r[Ai(r)],!1)} at ${mt(
-o[Ai(r)])}.`)]),p("section",{className:"memory-part"},[f,Tn(c(Fe("brings",s[u])),"what each token brings"),jt(`Parts of \
-the tokens of the layer's input in the coefficient ${S(r[u],!1)} at position ${u}; the bias brings ${S(a[u],!1)}, and to\
+along this text",[Tn(c(Fe("coefficient",r)),"coefficient at each token"),jt(`Strongest colour: ${A(r[Si(r)],!1)} at ${mt(
+o[Si(r)])}.`)]),p("section",{className:"memory-part"},[f,Tn(c(Fe("brings",s[u])),"what each token brings"),jt(`Parts of \
+the tokens of the layer's input in the coefficient ${A(r[u],!1)} at position ${u}; the bias brings ${A(a[u],!1)}, and to\
 gether they sum to it.`)])];return i&&d.push(Ie("What it carries to the target",[Tn(c(Fe("carries",i)),"share of the tar\
-get"),jt(`Signed shares of ${l}: ${S(i[u],!1)} from here, ${S(i.reduce((h,m)=>h+m,0),!1)} from all positions.`)])),d}function Ai(t){
+get"),jt(`Signed shares of ${l}: ${A(i[u],!1)} from here, ${A(i.reduce((h,m)=>h+m,0),!1)} from all positions.`)])),d}function Si(t){
 return t.reduce((e,n,o)=>Math.abs(n)>Math.abs(t[e])?o:e,0)}function Ti(t,e){let{tokens:n,along:o,parts:r,position:s,coefficient:a,
 rank:i,sequence:l}=e,[u,c]=[Fe("brings",r),Fe("coefficient",o)],f=n.map((d,h)=>{let m=zi(t,d,h,u[h],c[h]);return m.setAttribute(
 "aria-current",String(h===s)),m.classList.toggle("later",h>s),m});return p("div",{className:"memory-trigger"},[jt(`${i}.\
- coefficient ${S(a,!1)}, text ${l}`),Tn(f,`trigger ${i}`)])}function Ri(t,e,n){let[o,r]=[n.slice(0,Rr.triggers),n.slice(
+ coefficient ${A(a,!1)}, text ${l}`),Tn(f,`trigger ${i}`)])}function Ri(t,e,n){let[o,r]=[n.slice(0,Rr.triggers),n.slice(
 Rr.triggers)],s=o.map(a=>Ti(t,a));if(r.length){let a=p("details",{},[p("summary",{textContent:`${r.length} more`})]);a.addEventListener(
 "toggle",()=>{a.open&&a.children.length===1&&a.append(...r.map(i=>Ti(t,i)))}),s.push(a)}return Ie(e,s.length?s:[jt("It n\
 ever had such a coefficient in these texts.")])}function Wi(t,e){let{data:n,selection:o}=t,[,r]=zr(n,o);return p("div",{
-className:"memory"},[Xf(n,o,e),Zf(t,r),...Jf(t,r,e),Ri(t,"Triggers: its largest coefficients",r.positive),Ri(t,"Its most\
+className:"memory"},[Zf(n,o,e),Jf(t,r),...Qf(t,r,e),Ri(t,"Triggers: its largest coefficients",r.positive),Ri(t,"Its most\
  negative coefficients",r.negative),jt("Orange brings it on or speaks for the target, violet against. In triggers: groun\
 d, what a token brings to the coefficient at the framed token; stripe, the coefficient at each token itself.")])}function ji(t){
 let[e,n]=zr(t.data,t.selection);return{headline:"",meaning:"A memory is one neuron of a feed-forward block: what turns i\
@@ -1076,11 +1076,11 @@ let[e,n]=[t.length,t[0].length],o={nRows:e,nColumns:n,own:Array(e).fill(-1)};ret
 te?"percentile":"all")}function Hi(t){return new Map(t.map(({note:e})=>[e,Bi(t.filter(n=>n.note===e).flatMap(({values:n})=>n))]))}
 function Di(t,e,n=e){let o=p("canvas",{width:121,height:1}),r=o.getContext("2d");for(let a=0;a<121;a++)r.fillStyle=Pi(t,
 (a-60)/60,1).hex,r.fillRect(a,0,1,1);o.setAttribute("aria-hidden","true");let s=n>e*1.0001?[p("span",{textContent:`(99th\
- percentile; cells reach ${R(n)})`})]:[];return p("div",{className:"share-scale"},[`−${R(e)}`,o,`+${R(e)}`,...s])}function Qf(t,e,n){
-let o=E(n),r=e.map((s,a)=>He(s,S(n[a]),`position ${a}`,Pi(t,n[a]||0,o)));return p("div",{},[p("ol",{className:"tokens sh\
+ percentile; cells reach ${R(n)})`})]:[];return p("div",{className:"share-scale"},[`−${R(e)}`,o,`+${R(e)}`,...s])}function th(t,e,n){
+let o=E(n),r=e.map((s,a)=>He(s,A(n[a]),`position ${a}`,Pi(t,n[a]||0,o)));return p("div",{},[p("ol",{className:"tokens sh\
 ared"},r),Di(t,o)])}function qi({values:t},e){let[n,o]=[t.length,t[0].length];return{cells:Float32Array.from(t.flat()),nColumns:o,
 window:[0,n-1,0,o-1],scale:"signed",limit:e,root:0}}function Ii(t,e){return[1,2,5,10,20,50,100,200,500].find(n=>n*e>=et.
-label+2)||t}function th(t,e){let n=t.match(/@\d+$/)?.[0]??"";return B(t.slice(0,t.length-n.length),et.label,e-W(n,et.label))+
+label+2)||t}function eh(t,e){let n=t.match(/@\d+$/)?.[0]??"";return B(t.slice(0,t.length-n.length),et.label,e-W(n,et.label))+
 n}function Vi(t,e){let[n,o]=[t.rows.length,t.columns.length],r=Math.min(110,Math.max(...[`${t.row} ↓`,...t.rows].map(f=>W(
 f,et.label)))+8),s=Math.max(et.left,r),a=Math.max(6,Math.min(34,(e-s-8)/o)),i=Math.max(5,Math.min(20,460/n)),l=Math.max(
 ...t.columns.map(f=>W(f,et.label))),u=l<a-2,c=u?20:Math.min(90,l)+14;return{left:s,cell:a,tall:i,lying:u,below:c,wide:a*
@@ -1088,40 +1088,40 @@ o,high:i*n,height:et.top+i*n+c}}function Ki(t,e,{left:n,cell:o,tall:r,lying:s,be
 0,{"font-size":et.label,fill:t.grey,...h}),c=[k("rect",{x:n,y:et.top,width:i,height:l,fill:"none",stroke:t.line})],f=[];
 for(let d=0;d<e.rows.length;d+=Ii(e.rows.length,r))f.push(u(B(e.rows[d],et.label,n-8),{x:n-5,y:et.top+(d+.5)*r+4,"text-a\
 nchor":"end"}));for(let d=0;d<e.columns.length;d+=Ii(e.columns.length,o)){let[h,m]=[n+(d+.5)*o+(s?0:4),et.top+l+(s?14:6)],
-g=s?{"text-anchor":"middle"}:{transform:`rotate(-90 ${h} ${m})`,"text-anchor":"end"};c.push(u(s?e.columns[d]:th(e.columns[d],
+g=s?{"text-anchor":"middle"}:{transform:`rotate(-90 ${h} ${m})`,"text-anchor":"end"};c.push(u(s?e.columns[d]:eh(e.columns[d],
 a-12),{x:h,y:m,...g}))}return f.push(u(`${e.row} ↓`,{x:n-5,y:11,"text-anchor":"end"})),c.push(u(`${e.column} →`,{x:n,
 y:11})),{names:f,nodes:c}}function _i(t,e,n,o,r){let[s,a]=[e.rows.length,e.columns.length],i=Vi(e,o),{left:l,cell:u,tall:c,
 wide:f,high:d,height:h}=i,m=Ki(t,e,i),g=k("rect",{fill:"none",stroke:t.mark,"stroke-width":1.5,visibility:"hidden",width:u,
 height:c}),b=k("g",{class:"share-names"},[j(0,0,l-1,h,t.paper),...m.names]),x=ft(qi(e,n),t,a,s).toDataURL(),y=k("svg",{width:l+
 f+6,height:h,tabindex:0,role:"img"},[k("image",{href:x,x:l,y:et.top,width:f,height:d,preserveAspectRatio:"none"}),...m.nodes,
 g,b]);y.setAttribute("aria-label",`${e.title}; arrow keys choose a cell`);let M=p("p",{className:"share-said",textContent:"\
-Point at a cell, or move to one with the arrow keys."});M.setAttribute("role","status");let $=null,C=(L,A)=>{$=[L,A];for(let[
-nt,J]of Object.entries({x:l+A*u,y:et.top+L*c,visibility:"visible"}))g.setAttribute(nt,J);M.replaceChildren(`${e.row} `,p(
-"bdi",{textContent:e.rows[L]}),` · ${e.column} `,p("bdi",{textContent:e.columns[A]}),`: ${S(e.values[L][A])}`);for(let[
-nt,J]of e.details[`${L},${A}`]||[])M.append(" · ",p("bdi",{textContent:nt}),` ${S(J)}`)},N=L=>{if(L.target.closest(".sh\
-are-names"))return null;let A=y.getBoundingClientRect(),[nt,J]=[Math.floor((L.clientX-A.left-l)/u),Math.floor((L.clientY-
-A.top-et.top)/c)];return J>=0&&nt>=0&&J<s&&nt<a?[J,nt]:null};y.addEventListener("pointermove",L=>{let A=N(L);A&&C(...A)}),
-y.addEventListener("click",L=>{let A=N(L);A&&(C(...A),r&&r(...A))}),y.addEventListener("keydown",L=>{let A={ArrowUp:[-1,
-0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]}[L.key];if(L.key==="Enter"&&$&&r&&r(...$),!A)return;L.preventDefault();
-let[nt,J]=$||[s-1,0];C(Math.min(s-1,Math.max(0,nt+($?A[0]:0))),Math.min(a-1,Math.max(0,J+($?A[1]:0))))});let T=p("div",{
+Point at a cell, or move to one with the arrow keys."});M.setAttribute("role","status");let $=null,C=(L,S)=>{$=[L,S];for(let[
+nt,J]of Object.entries({x:l+S*u,y:et.top+L*c,visibility:"visible"}))g.setAttribute(nt,J);M.replaceChildren(`${e.row} `,p(
+"bdi",{textContent:e.rows[L]}),` · ${e.column} `,p("bdi",{textContent:e.columns[S]}),`: ${A(e.values[L][S])}`);for(let[
+nt,J]of e.details[`${L},${S}`]||[])M.append(" · ",p("bdi",{textContent:nt}),` ${A(J)}`)},N=L=>{if(L.target.closest(".sh\
+are-names"))return null;let S=y.getBoundingClientRect(),[nt,J]=[Math.floor((L.clientX-S.left-l)/u),Math.floor((L.clientY-
+S.top-et.top)/c)];return J>=0&&nt>=0&&J<s&&nt<a?[J,nt]:null};y.addEventListener("pointermove",L=>{let S=N(L);S&&C(...S)}),
+y.addEventListener("click",L=>{let S=N(L);S&&(C(...S),r&&r(...S))}),y.addEventListener("keydown",L=>{let S={ArrowUp:[-1,
+0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]}[L.key];if(L.key==="Enter"&&$&&r&&r(...$),!S)return;L.preventDefault();
+let[nt,J]=$||[s-1,0];C(Math.min(s-1,Math.max(0,nt+($?S[0]:0))),Math.min(a-1,Math.max(0,J+($?S[1]:0))))});let T=p("div",{
 className:"share-map"},[y]);return T.addEventListener("scroll",()=>b.setAttribute("transform",`translate(${T.scrollLeft}\
-)`)),p("div",{},[T,M,Di(t,n,E(e.values.map(E)))])}function eh(t,{title:e,note:n,entries:o}){let r=E(o.map(([,i])=>i)),s=o.
+)`)),p("div",{},[T,M,Di(t,n,E(e.values.map(E)))])}function nh(t,{title:e,note:n,entries:o}){let r=E(o.map(([,i])=>i)),s=o.
 map(([i,l])=>{let u=p("span",{className:"share-bar"});return u.style.width=`${r?Math.round(60*Math.abs(l)/r):0}px`,u.style.
-background=t[l<0?"loss":"gain"],p("tr",{},[p("td",{},[p("bdi",{textContent:i})]),p("td",{},[u]),p("td",{textContent:S(l)})])}),
+background=t[l<0?"loss":"gain"],p("tr",{},[p("td",{},[p("bdi",{textContent:i})]),p("td",{},[u]),p("td",{textContent:A(l)})])}),
 a=n?[p("p",{className:"note",textContent:n})]:[];return p("section",{className:"share-table"},[p("h2",{textContent:e}),...a,
 p("table",{},s)])}function Wr(t,e,n,o){let r=[p("h2",{textContent:t}),p("p",{className:"note",textContent:e}),...n];return p(
-"section",{className:o?"wide":""},r)}function nh(t){let e=t.sums.map(([n,o])=>`${n} ${S(o)}`);return`${R(t.value,4)} = ${e.
+"section",{className:o?"wide":""},r)}function oh(t){let e=t.sums.map(([n,o])=>`${n} ${A(o)}`);return`${R(t.value,4)} = ${e.
 join(" · ")}`}function Ui(t){return Xt(t,0)!==void 0}function Xt(t,e){let n=Object.values(t.runs[e].blocks).find(({kind:o})=>o===
 "numbers");if(n&&!n.read){for(let o of n.rows)o.shares=Fi(o.shares);for(let o of n.maps)o.values=o.values.map(Fi);n.read=
 !0}return n}function Gi(t,{rows:e}){return{title:"Every token of the continuation",note:"A row has the shares of all tok\
 ens before it; with biases they sum to the target's value. A click opens its overview.",row:"target",column:"source",rows:e.
-map(({name:n})=>n),columns:t.runs[0].tokens,values:e.map(({shares:n})=>n),details:{}}}function oh({data:t,palette:e},{rows:[
+map(({name:n})=>n),columns:t.runs[0].tokens,values:e.map(({shares:n})=>n),details:{}}}function rh({data:t,palette:e},{rows:[
 n]}){return Wr("What each token brings","Signed, in the target's units: what flows in through the embedding of a token, \
-with those of its position and type.",[Qf(e,t.runs[0].tokens,n.shares),p("p",{className:"share-sums",textContent:nh(n)})],
+with those of its position and type.",[th(e,t.runs[0].tokens,n.shares),p("p",{className:"share-sums",textContent:oh(n)})],
 !0)}function Yi(t,e,n){let{data:o,selection:r,palette:s}=t,a=Xt(o,r.run),i=[];if(a.rows.length>1){let c=Gi(o,a),f=d=>{let h=Le(
 o,o.words.length-a.rows.length+d);h&&e({...h,view:"overview"})};i.push(Wr(c.title,c.note,[_i(s,c,Bi(c.values),n,f)],!0))}else
-a.rows.length&&i.push(oh(t,a));let l=n>1080?(n-28)/2:n,u=Hi(a.maps);for(let c of a.maps)i.push(Wr(c.title,c.note,[_i(s,c,
-u.get(c.note),c.columns.length>40?n:l,null)],c.columns.length>40));for(let c of a.tables)i.push(eh(s,c));return[p("div",
+a.rows.length&&i.push(rh(t,a));let l=n>1080?(n-28)/2:n,u=Hi(a.maps);for(let c of a.maps)i.push(Wr(c.title,c.note,[_i(s,c,
+u.get(c.note),c.columns.length>40?n:l,null)],c.columns.length>40));for(let c of a.tables)i.push(nh(s,c));return[p("div",
 {className:"number-blocks"},i)]}function Xi({data:t,selection:e}){let{heading:n,facts:o}=Xt(t,e.run);return{headline:n,meaning:"",
 place:"",shown:o||t.heading,remark:"",note:"",exact:!1,method:"",file:["numbers"]}}function Zi({data:t,selection:e,palette:n},o){
 let r=Xt(t,e.run),s=[...r.rows.length>1?[Gi(t,r)]:[],...r.maps],a=Hi(s),i=0,l=s.map(u=>{let c=Vi(u,o),{names:f,nodes:d}=Ki(
@@ -1131,21 +1131,21 @@ height:i}:null}function Ji({data:t,selection:e}){let n=Xt(t,e.run),o=t.runs[e.ru
 rows)for(let[l,u]of i.entries())yield["token",a,o[l],u];for(let{title:a,rows:i,columns:l,values:u}of n.maps)for(let[c,f]of u.
 entries())for(let[d,h]of f.entries())yield[a,i[c],l[d],h];for(let{title:a,entries:i}of n.tables)for(let[l,u]of i)yield[a,
 l,"",u]},s=n.maps.reduce((a,{values:i})=>a+i.length*i[0].length,n.rows.length*o.length);return{head:["part","row","colum\
-n","value"],lines:r,count:s}}var rh=40,sh=25;function Qi({selection:t}){return[...Ht,"sort","pairs","mass","find",...t.pairs==="token"?["read","to","\
-from"]:[]]}function ah(t,e,n){let{axes:o,maps:r}=t,s=z(t),[a,i]=[o.rows[e.row].position,o.columns[e.column].position],l=p(
+n","value"],lines:r,count:s}}var sh=40,ah=25;function Qi({selection:t}){return[...Ht,"sort","pairs","mass","find",...t.pairs==="token"?["read","to","\
+from"]:[]]}function ih(t,e,n){let{axes:o,maps:r}=t,s=z(t),[a,i]=[o.rows[e.row].position,o.columns[e.column].position],l=p(
 "button",{type:"button",className:"plain",title:Be(t.data,i,a)},[p("bdi",{textContent:s[e.column]}),`${ct(t,e.column)} →\
  `,p("bdi",{textContent:s[o.own[e.row]]}),ct(t,o.own[e.row])]);l.addEventListener("click",()=>n({to:a,from:i}));let c=[...t.
 selection.sort==="distance"?[Eo(o,e.index)]:[],...r.map(f=>st(f,f.cells[e.index],f.asShare))];return p("tr",{},[p("td",{},
-[l]),...c.map(f=>p("td",{textContent:f}))])}function tl(t,e){let{pairs:n,total:o}=Ps(t,t.paper?sh:rh),r=Dt(t).map((l,u)=>p(
+[l]),...c.map(f=>p("td",{textContent:f}))])}function tl(t,e){let{pairs:n,total:o}=Ps(t,t.paper?ah:sh),r=Dt(t).map((l,u)=>p(
 "th",{scope:"col",textContent:t.maps[u].role==="difference"?"change":l}));t.selection.sort==="distance"&&r.unshift(p("th",
-{scope:"col",className:"whole",textContent:"distance"}));let s=n.map(l=>ah(t,l,e)),a=p("table",{className:"pairs"},[p("t\
+{scope:"col",className:"whole",textContent:"distance"}));let s=n.map(l=>ih(t,l,e)),a=p("table",{className:"pairs"},[p("t\
 head",{},[p("tr",{},[p("th",{scope:"col",textContent:"from → to"}),...r])]),p("tbody",{},s)]);return w("pairs-note").textContent=
 o>n.length?`the first ${n.length} of ${o}`:o?`${o} pairs`:"no pair fits",{nodes:[a],update:l=>n.forEach((u,c)=>s[c].classList.
-toggle("current",u.row===l.row&&u.column===l.column))}}var F={row:18,smallest:11,printed:3,query:14,label:118,gap:12,number:64,weight:120,percent:46,head:40,wide:620},ih={vectors:[
+toggle("current",u.row===l.row&&u.column===l.column))}}var F={row:18,smallest:11,printed:3,query:14,label:118,gap:12,number:64,weight:120,percent:46,head:40,wide:620},lh={vectors:[
 "query q, keys k","q, k"],product:["q × k × scale","q × k"],score:["sum: score","score"],bar:["softmax: weight","weig\
 ht"],value:["value ‖v W_O‖","‖v W_O‖"],weighted:["weight × ‖v W_O‖","weighted"]};function $t(t,e){return Object.
 values(t.runs[e].blocks).find(n=>n.kind==="scores")}function zn(t,e){let{heads:n}=$t(t,e.run),o=n.indexOf(t.channels.get(
-e.scope).name);return o>=0?o:Math.min(n.length-1,Number(e.heads.split(".")[0]||0))}function lh(t,e,n){let{blockName:o}=t.
+e.scope).name);return o>=0?o:Math.min(n.length-1,Number(e.heads.split(".")[0]||0))}function ch(t,e,n){let{blockName:o}=t.
 channels.get(e.scope),r=K(t,o,$t(t,e.run).heads[n]);return t.channels.has(r)?{scope:r}:{heads:String(n)}}function jr(t,e){
 let n=$t(t,e.run),o=n.heads[zn(t,e)];return[n.query,n.key,n.score,n.weight,...n.value?[n.value]:[]].map(r=>r[o])}function Wn(t){
 let{data:e,selection:n}=t,o=$t(e,n.run),r=o.layers.indexOf(n.layer);if(r<0)return null;let[s,a,i,l,u]=jr(e,n).map(y=>e.numbersAt(
@@ -1156,90 +1156,90 @@ scale:m,size:d,n:f,query:h,keys:a,products:g,scores:b(i),weights:b(l),values:u,w
 F.head-F.query-8)/(e.n+2):1400/e.n)),r=Math.min(F.label,n/5),s=e.values&&n>=F.wide?1:0,a=n-r-(F.number+F.percent)*(1+s)-
 (3+s)*F.gap-8,i=Math.min(F.weight,a/(4+2*s)),l=Math.max(40,Math.min(420,(a-i*(1+s))/2)),u=r+l+F.gap,c=u+l+F.gap,f=c+F.number+
 F.gap,d=f+i+F.percent;return{height:o,label:r,strip:l,weight:i,product:u,score:c,bar:f,valued:s,value:d,weighted:d+F.number+
-F.gap,y:h=>F.head+Math.max(2*o,F.query)+h*o}}function ch(t,e,n,o){return{cells:e,nColumns:t.size,window:[n,o,0,t.size-1],
-scale:"signed",limit:E(e),root:0}}function rl(t,e){let n=(o,r,s,a)=>({picture:ch(t,o,0,r-1),x:s,y:a,width:e.strip,height:r*
-e.height});return[n(t.query,1,e.label,F.head),n(t.keys,t.n,e.label,e.y(0)),n(t.products,t.n,e.product,e.y(0))]}function uh(t,e,n){
+F.gap,y:h=>F.head+Math.max(2*o,F.query)+h*o}}function uh(t,e,n,o){return{cells:e,nColumns:t.size,window:[n,o,0,t.size-1],
+scale:"signed",limit:E(e),root:0}}function rl(t,e){let n=(o,r,s,a)=>({picture:uh(t,o,0,r-1),x:s,y:a,width:e.strip,height:r*
+e.height});return[n(t.query,1,e.label,F.head),n(t.keys,t.n,e.label,e.y(0)),n(t.products,t.n,e.product,e.y(0))]}function fh(t,e,n){
 return rl(e,n).map(({picture:o,x:r,y:s,width:a,height:i})=>Ct(ft(o,t.palette,a*t.ratio,i*t.ratio),r,s,a,i))}function sl(t,e){
 let{data:n,selection:o,palette:r}=t,s=Math.min(12,Math.max(_.smallest,e.height)),a=B(n.runs[o.run].tokens[o.to],s,e.label-
 34),i={"font-size":s,fill:r.ink,"text-anchor":"end","font-weight":700};return[O(`${a} q`,e.label-5,F.head+e.height/2+s*.35,
-i),...fh(t,e)]}function fh({palette:t},e){let n={vectors:[e.label,e.strip],product:[e.product,e.strip],score:[e.score,F.
+i),...hh(t,e)]}function hh({palette:t},e){let n={vectors:[e.label,e.strip],product:[e.product,e.strip],score:[e.score,F.
 number],bar:[e.bar,e.weight+F.percent]};return e.valued&&Object.assign(n,{value:[e.value,F.number+F.gap],weighted:[e.weighted,
-e.weight+F.percent]}),Object.entries(n).map(([o,[r,s]])=>{let[a,i]=ih[o];return O(W(a,11)<=s?a:i,r,F.head-8,{"font-size":11,
-fill:t.grey})})}function hh({palette:t},e,n,o){if(Number.isNaN(e.scores[o]))return[];let r=Math.min(12,Math.max(_.smallest,
+e.weight+F.percent]}),Object.entries(n).map(([o,[r,s]])=>{let[a,i]=lh[o];return O(W(a,11)<=s?a:i,r,F.head-8,{"font-size":11,
+fill:t.grey})})}function dh({palette:t},e,n,o){if(Number.isNaN(e.scores[o]))return[];let r=Math.min(12,Math.max(_.smallest,
 n.height)),s=n.y(o)+n.height/2+r*.35,a=e.weighted[o]/(e.most||1)*n.weight;return[j(n.weighted,n.y(o)+Math.min(2,n.height/
 8),a,n.height-Math.min(4,n.height/4),t.contribution),O(R(e.values[o]),n.value+F.number-6,s,{"font-size":r,fill:t.ink,"te\
 xt-anchor":"end"}),O(R(e.weighted[o]),n.weighted+a+4,s,{"font-size":Math.min(10,r),fill:t.grey})]}function al(t,e,n){let{
 palette:o,data:r,selection:s}=t,a=Math.min(12,Math.max(_.smallest,n.height)),i=Rt(n.height),l=r.runs[s.run].tokens,u={"f\
 ont-size":a,fill:o.ink},c=f=>n.y(f)+n.height/2+a*.35;return l.flatMap((f,d)=>{let h=!Number.isNaN(e.scores[d]),m=h?[j(n.
-bar,n.y(d)+Math.min(2,n.height/8),e.weights[d]*n.weight,n.height-Math.min(4,n.height/4),o.contribution)]:[],g=n.valued?hh(
+bar,n.y(d)+Math.min(2,n.height/8),e.weights[d]*n.weight,n.height-Math.min(4,n.height/4),o.contribution)]:[],g=n.valued?dh(
 t,e,n,d):[];return Gt(d,i,s.from)?[...m,...g,O(B(f,a,n.label-34),n.label-30,c(d),{...u,"text-anchor":"end",fill:h?o.ink:
-o.line}),O(d,n.label-5,c(d),{"font-size":9,"text-anchor":"end",fill:o.grey}),...h?[O(S(e.scores[d],!1),n.score+F.number-
+o.line}),O(d,n.label-5,c(d),{"font-size":9,"text-anchor":"end",fill:o.grey}),...h?[O(A(e.scores[d],!1),n.score+F.number-
 6,c(d),{...u,"text-anchor":"end"}),O(V(e.weights[d],2),n.bar+Math.max(.01,e.weights[d])*n.weight+4,c(d),{"font-size":Math.
 min(10,a),fill:o.grey})]:[]]:[...m,...g.slice(0,1)]})}function el(t,e,n,o){let r=o.getBoundingClientRect(),[s,a]=[n.clientX-
 r.left,n.clientY-r.top];if(n.target.closest(".heads"))return null;let i=Math.floor((a-e.y(0))/e.height);if(i<0||i>=t.n)return null;
 let l=[e.label,e.product].find(u=>s>=u&&s<u+e.strip);return{key:i,dimension:l===void 0?null:Math.floor((s-l)/e.strip*t.size)}}
-function il(t,e){return`value ‖v W_O‖ ${R(t.values[e])}, weighted ${R(t.weighted[e])}`}function dh(t,e,{key:n,dimension:o}){
-let{data:r,selection:s}=t,a=r.runs[s.run].tokens,i=[tt("to",St(t,a[s.to],s.to)),tt("from",St(t,a[n],n))],l=n*e.size+o;o!==
-null&&i.push(p("div",{textContent:`dimension ${o}: ${R(e.query[o])} × ${R(e.keys[l])} × ${R(e.scale)} = ${S(e.products[l],
-!1)}`}));let u=!Number.isNaN(e.scores[n]);return i.push(p("div",{textContent:u?`score ${S(e.scores[n],!1)}, weight ${V(e.
-weights[n])}`:"no weight: this key is not seen"})),u&&e.values&&i.push(p("div",{textContent:il(e,n)})),i}function mh(t,e,n,o,r){
-t.addEventListener("pointermove",s=>{let a=el(n,o,s,t),i=w("tooltip");i.hidden=!a,a&&(i.replaceChildren(...dh(e,n,a)),se(
+function il(t,e){return`value ‖v W_O‖ ${R(t.values[e])}, weighted ${R(t.weighted[e])}`}function mh(t,e,{key:n,dimension:o}){
+let{data:r,selection:s}=t,a=r.runs[s.run].tokens,i=[tt("to",At(t,a[s.to],s.to)),tt("from",At(t,a[n],n))],l=n*e.size+o;o!==
+null&&i.push(p("div",{textContent:`dimension ${o}: ${R(e.query[o])} × ${R(e.keys[l])} × ${R(e.scale)} = ${A(e.products[l],
+!1)}`}));let u=!Number.isNaN(e.scores[n]);return i.push(p("div",{textContent:u?`score ${A(e.scores[n],!1)}, weight ${V(e.
+weights[n])}`:"no weight: this key is not seen"})),u&&e.values&&i.push(p("div",{textContent:il(e,n)})),i}function ph(t,e,n,o,r){
+t.addEventListener("pointermove",s=>{let a=el(n,o,s,t),i=w("tooltip");i.hidden=!a,a&&(i.replaceChildren(...mh(e,n,a)),se(
 i,s.clientX,s.clientY))}),t.addEventListener("pointerleave",()=>{w("tooltip").hidden=!0}),t.addEventListener("click",s=>{
-let a=el(n,o,s,t);a&&r({from:a.key})})}function ph(t,e){let{data:n,selection:o}=t,{heads:r}=$t(n,o.run),s=p("select",{autocomplete:"\
+let a=el(n,o,s,t);a&&r({from:a.key})})}function gh(t,e){let{data:n,selection:o}=t,{heads:r}=$t(n,o.run),s=p("select",{autocomplete:"\
 off"},r.map((a,i)=>H(i,a)));return s.value=String(zn(n,o)),s.setAttribute("aria-label","head"),s.addEventListener("chang\
-e",()=>e(lh(n,o,Number(s.value)))),p("div",{className:"toggles"},[s,p("span",{className:"note",textContent:`layer ${o.layer}\
+e",()=>e(ch(n,o,Number(s.value)))),p("div",{className:"toggles"},[s,p("span",{className:"note",textContent:`layer ${o.layer}\
 ; choose the query in the sentence`})])}var ll="Orange adds to the score, violet takes from it; each picture has its own\
  scale.";function cl(t,e,n){return pt(1,e.y(t.selection.from),n-3,e.height,t.palette.mark)}function ul(t){return`A score\
  is the sum of ${t.size} products of query and key, as attention multiplied them, times ${R(t.scale)}. ✓ The softmax of \
 these scores is the model's own pattern, ${t.block.error?`to ${ye(t.block.error)}`:"digit for digit"}.${t.values?" ‖v W_\
 O‖ is the norm of what a key's value writes through the head; times the weight it is value-weighted attention.":""}`}function fl({
 data:t,selection:e}){return`Scores are here of layers ${$t(t,e.run).layers.join(", ")} only.`}function hl(t,e,n){let o=Wn(
-t),r=ph(t,e);if(!o)return[r,p("p",{textContent:fl(t)})];let s=ol(t,o,n),a=k("g"),i=k("svg",{width:n,height:s.y(o.n)+8},[
-...al(t,o,s),a]),[l,...u]=uh(t,o,s),c=p("div",{className:"heads"},[l,k("svg",{width:n,height:s.y(0)},sl(t,s))]);i.style.
+t),r=gh(t,e);if(!o)return[r,p("p",{textContent:fl(t)})];let s=ol(t,o,n),a=k("g"),i=k("svg",{width:n,height:s.y(o.n)+8},[
+...al(t,o,s),a]),[l,...u]=fh(t,o,s),c=p("div",{className:"heads"},[l,k("svg",{width:n,height:s.y(0)},sl(t,s))]);i.style.
 marginTop=`${-s.y(0)}px`;let f=p("div",{className:"scores"},[c,...u,i]);f.setAttribute("role","img"),f.setAttribute("ari\
-a-label","Scores of the selected token's query with every key; the numbers are written next to them."),mh(f,t,o,s,e);let d=h=>a.
+a-label","Scores of the selected token's query with every key; the numbers are written next to them."),ph(f,t,o,s,e);let d=h=>a.
 replaceChildren(cl(h,s,n));return{nodes:[r,f,p("p",{className:"note",textContent:`${ll} ${ul(o)}`})],update:d}}function dl(t,e){
 let n=Wn(t);if(!n)return null;let o=ol(t,n,e),r=[...sl(t,o),...al(t,n,o),cl(t,o,e)];return{groups:[{x:0,y:0,pictures:rl(
 n,o),nodes:r}],height:o.y(n.n)+8}}function ml(t){let{data:e,selection:n}=t,o=Wn(t),r=$t(e,n.run).heads[zn(e,n)],s=e.runs[n.
 run].tokens,[a,i]=[n.to,n.from].map(c=>`${mt(s[c])} (position ${c})`),u=o&&!Number.isNaN(o.scores[n.from])?`${a} asks ${i}\
-: score ${S(o.scores[n.from],!1)}, weight ${V(o.weights[n.from])}${o.values?`, ${il(o,n.from)}`:""}.`:o?ve(a,i):fl(t);return{
+: score ${A(o.scores[n.from],!1)}, weight ${V(o.weights[n.from])}${o.values?`, ${il(o,n.from)}`:""}.`:o?ve(a,i):fl(t);return{
 headline:`Layer ${n.layer}, ${r}: ${u}`,meaning:"One token's query beside every key: the products of their numbers sum t\
 o the score, and the softmax of the scores is what attention gives each key.",place:`layer ${n.layer}`,shown:`attention \
 scores, ${r}, query of ${a}`,remark:"",exact:!1,method:"",note:o?`${ll} ${ul(o)}`:"",file:[`layer${n.layer}`,`scores-${r}`.
 replaceAll(" ",""),`query${n.to}`]}}function pl(t){let{data:e,selection:n}=t,o=Wn(t);if(!o)return null;let r=$t(e,n.run).
 heads[zn(e,n)],s=e.runs[n.run].tokens,a=Array.from({length:o.size},(l,u)=>u),i=function*(){for(let l=0;l<o.n;l++)Number.
 isNaN(o.scores[l])||(yield[n.layer,r,n.to,s[n.to],l,s[l],o.scores[l],o.weights[l],...o.values?[o.values[l],o.weighted[l]]:
-[],...a.map(u=>o.products[l*o.size+u])])};return{head:["layer","head",...Se,"score","weight",...o.values?["value norm","\
-value-weighted"]:[],...a.map(l=>`product ${l}`)],lines:i,count:o.n}}function gh(t){let{selection:e,maps:n,axes:o,row:r,column:s}=t,a=h=>mt(z(t)[h]),i=wo(t).at(-1),l=bt(t),u=i>0?` Darkest: ${X(
+[],...a.map(u=>o.products[l*o.size+u])])};return{head:["layer","head",...Ae,"score","weight",...o.values?["value norm","\
+value-weighted"]:[],...a.map(l=>`product ${l}`)],lines:i,count:o.n}}function wh(t){let{selection:e,maps:n,axes:o,row:r,column:s}=t,a=h=>mt(z(t)[h]),i=wo(t).at(-1),l=bt(t),u=i>0?` Darkest: ${X(
 i,l.asShare,l.scale==="signed")}.`:"",c=e.view==="overview"&&e.run!==e.refRun,f=n.length>1&&!c?` Colour: ${Dt(t)[1]}; un\
 derline: ${Dt(t)[0]}.`:"",d=h=>t.data.named?"":` (${Ft(t.data,h)})`;return(e.read==="row"?`Where ${a(o.own[r])}${d(o.rows[r].
-position)} takes from.`:`Where ${a(s)}${d(o.columns[s].position)} goes.`)+f+u}function wh(t){let e=p("span",{className:"\
+position)} takes from.`:`Where ${a(s)}${d(o.columns[s].position)} goes.`)+f+u}function bh(t){let e=p("span",{className:"\
 chip",id:`token-${t}`},[p("bdi")]);return e.setAttribute("role","option"),e.dataset.column=t,e}function gl(t){return t.maps.
-filter(e=>e.role!=="difference").map(e=>oe(t,e))}function bh(t,e,n,o,r){let{palette:s,maps:a}=t,i=o[o.length-1][n],l=n===
+filter(e=>e.role!=="difference").map(e=>oe(t,e))}function xh(t,e,n,o,r){let{palette:s,maps:a}=t,i=o[o.length-1][n],l=n===
 q(t);Y(e.firstChild,z(t)[n]),e.setAttribute("aria-selected",String(l)),e.classList.toggle("later",Number.isNaN(i)&&!l),e.
 classList.toggle("cell",n===(t.selection.read==="row"?t.column:t.axes.own[t.row]));let u=c=>{let f=o[c][n];return Number.
 isNaN(f)?null:ot(s,f,r[c],a[c].scale,t.selection.root)};pe(e,u(o.length-1),o.length>1&&u(0))}function wl(t,e){let n=gl(t),
 o=z(t),r=t.maps.filter(s=>s.role!=="difference");Array.from(e.children).forEach((s,a)=>{let i=Ft(t.data,t.axes.columns[a].
 position);s.title=`${[o[a],i].filter(Boolean).join(" · ")}: ${n.map((l,u)=>st(r[u],l[a],r[u].asShare)).join(" → ")}`,
-s.setAttribute("aria-label",s.title)})}function xh(t,e,n){let{axes:o,selection:r,data:s}=t,a={ArrowRight:1,ArrowLeft:-1,
+s.setAttribute("aria-label",s.title)})}function yh(t,e,n){let{axes:o,selection:r,data:s}=t,a={ArrowRight:1,ArrowLeft:-1,
 PageDown:10,PageUp:-10,Home:-s.words.length,End:s.words.length};if(!(!(n.key in a)||n.altKey))if(n.preventDefault(),n.stopPropagation(),
 r.read==="row"){let i=Math.max(0,Math.min(o.nRows-1,t.row+a[n.key]));e({to:o.rows[i].position})}else{let i=Math.max(0,Math.
 min(o.nColumns-1,t.column+a[n.key]));e({from:o.columns[i].position})}}function bl(t,e,n){let{axes:o,selection:r}=t;n.children.
-length!==o.nColumns&&n.replaceChildren(...Array.from({length:o.nColumns},(i,l)=>wh(l)));let s=gl(t),a=wo(t);Array.from(n.
-children).forEach((i,l)=>bh(t,i,l,s,a)),n.setAttribute("aria-activedescendant",`token-${q(t)}`),n.classList.toggle("long",
+length!==o.nColumns&&n.replaceChildren(...Array.from({length:o.nColumns},(i,l)=>bh(l)));let s=gl(t),a=wo(t);Array.from(n.
+children).forEach((i,l)=>xh(t,i,l,s,a)),n.setAttribute("aria-activedescendant",`token-${q(t)}`),n.classList.toggle("long",
 o.nColumns>40),n.onclick=i=>{let l=i.target.closest(".chip");if(!l)return;let u=o.columns[Number(l.dataset.column)].position,
 c=o.rowOf(u);i.shiftKey?e(r.read==="row"?{from:u}:c>=0?{to:u}:{}):r.read==="column"||c<0?e({from:u,read:"column"}):e({to:o.
-rows[c].position})},n.onkeydown=i=>xh(t,e,i),Y(w("sentence-words"),gh(t)),t.marked.push(i=>{let l=i&&(i.column??(i.row===
+rows[c].position})},n.onkeydown=i=>yh(t,e,i),Y(w("sentence-words"),wh(t)),t.marked.push(i=>{let l=i&&(i.column??(i.row===
 void 0?-1:o.own[i.row]));Array.from(n.children).forEach((u,c)=>u.classList.toggle("read",c===l))})}function xl(t,e){let n=e.
 children[q(t)];(n.offsetTop<e.scrollTop||n.offsetTop+n.offsetHeight>e.scrollTop+e.clientHeight)&&(e.scrollTop=n.offsetTop-
-20)}function yh(t){let{data:e,selection:n}=t,o=t.headsBlock||e.channels.get(n.scope).blockName;return Ce(t).flatMap((r,s)=>r.
+20)}function kh(t){let{data:e,selection:n}=t,o=t.headsBlock||e.channels.get(n.scope).blockName;return Ce(t).flatMap((r,s)=>r.
 columns.map(a=>({...a,group:s,track:r,key:K(e,o,a.channel),refKey:a.ref&&K(e,o,a.ref)})))}function jn(t,e){let{data:n,selection:o}=t;
 return t.headsBlock?o.heads.split(".").includes(String(n.channels.get(e.key).index)):o.scope!==e.key?!1:o.run!==o.refRun||
-e.refKey===null||o.ref===e.refKey}function kh(t,e,n,o){let r=t.data.layers.length,s=e.length?e[e.length-1].group:0,[a,i]=o?
+e.refKey===null||o.ref===e.refKey}function $h(t,e,n,o){let r=t.data.layers.length,s=e.length?e[e.length-1].group:0,[a,i]=o?
 [72,16]:[26,22+Math.max(30,Math.min(70,9*Math.max(0,...e.map(m=>m.label.length))))],l=o?Math.max(4,Math.min(24,(n-a-6)/r)):
 Math.max(9,Math.min(20,480/r)),u=o?15:Math.max(8,Math.min(26,(n-a-14*s-4)/Math.max(1,e.length))),c=m=>e[m].group*(o?8:14)+
 m*u,f=(m,g)=>o?[a+m*l,i+c(g)]:[a+c(g),i+m*l],d=e.length?c(e.length-1)+u:0,h=o?[a+r*l+4,i+d+4]:[a+d+4,i+r*l+4];return{place:f,
-cell:o?[l,u]:[u,l],size:h,label:a,head:i,lying:o}}function $h(t,e,n){let{palette:o,data:r,selection:s}=t,[a,i]=n.cell,l=Math.
+cell:o?[l,u]:[u,l],size:h,label:a,head:i,lying:o}}function Mh(t,e,n){let{palette:o,data:r,selection:s}=t,[a,i]=n.cell,l=Math.
 max(1,Math.ceil((n.lying?16:11)/(n.lying?a:i))),u=r.layers.indexOf(s.layer),c=r.layers.flatMap((m,g)=>{let b=g===u;if(!Gt(
 g,l,u))return[];let[x,y]=e.length?n.place(g,0):[n.label,n.head],M={"font-size":11,fill:b?o.ink:o.grey,"font-weight":b?700:
 400};return[n.lying?O(m,x+a/2,n.head-5,{...M,"text-anchor":"middle"}):O(m,n.label-6,y+i/2+4,{...M,"text-anchor":"end"})]}),
@@ -1247,71 +1247,71 @@ f=e.map((m,g)=>{let[b,x]=n.place(0,g),y=jn(t,m)?700:400,M={"font-size":11,fill:o
 m.label,11,n.label-8),n.label-6,x+i-4,{...M,"text-anchor":"end"}):gt(B(m.label,11,n.head-22),b+a/2+4,n.head-5,M)}),d=n.lying?
 []:e.flatMap((m,g)=>g&&e[g-1].group===m.group?[]:[O(m.track.title,n.place(0,g)[0],12,{"font-size":11,fill:o.grey})]);return[
 n.lying?O("layer",n.label-6,n.head-5,{"font-size":11,fill:o.grey,"text-anchor":"end"}):O("layer",0,n.head-5,{"font-size":9,
-fill:o.grey}),...c,...f,...d]}function Mh(t,e,n,o,r,[s,a]){let[i,l]=r,{palette:u,data:c}=t,f=e.track.values[e.channel][n],
+fill:o.grey}),...c,...f,...d]}function vh(t,e,n,o,r,[s,a]){let[i,l]=r,{palette:u,data:c}=t,f=e.track.values[e.channel][n],
 d=f===null?u.out:ot(u,Math.max(0,f-s),a-s,"contribution",e.track.stretched?0:1).hex,h=j(o[0],o[1],i-1,l-1,d);return h.append(
 k("title",{},[`layer ${c.layers[n]}, ${e.words}: ${ie(f)}`])),h.dataset.layer=c.layers[n],h.dataset.channel=e.key,h.dataset.
-ref=e.refKey??"",h}function vh(t,e,n,o){let{data:r,selection:s}=t,a={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[
+ref=e.refKey??"",h}function Ch(t,e,n,o){let{data:r,selection:s}=t,a={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[
 0,1],Home:[-r.layers.length,0],End:[r.layers.length,0]}[o.key];if(!a||o.altKey)return;o.preventDefault(),o.stopPropagation();
 let i=r.layers[Math.max(0,Math.min(r.layers.length-1,r.layers.indexOf(s.layer)+a[0]))],l=Math.max(0,e.findIndex(c=>jn(t,
 c))),u=e[Math.max(0,Math.min(e.length-1,l+a[1]))];n(a[1]&&u?{layer:i,...yl(t,u)}:{layer:i})}function yl(t,e){return t.headsBlock?
 {heads:String(t.data.channels.get(e.key).index)}:{scope:e.key,...t.selection.run===t.selection.refRun?{ref:e.refKey??""}:
-{}}}var kl=["run"];function Ch(t,e,n){let{data:o,selection:r,palette:s}=t;return e.flatMap((a,i)=>{if(!jn(t,a))return[];
+{}}}var kl=["run"];function Nh(t,e,n){let{data:o,selection:r,palette:s}=t;return e.flatMap((a,i)=>{if(!jn(t,a))return[];
 let[l,u]=n.place(o.layers.indexOf(r.layer),i);return[pt(l,u,n.cell[0]-1,n.cell[1]-1,s.mark),pt(l-1.5,u-1.5,n.cell[0]+2,n.
-cell[1]+2,s.paper)]})}function Nh(t,e,n,o){t.addEventListener("click",r=>{let s=r.target.closest("[data-layer]"),a=s&&e.
+cell[1]+2,s.paper)]})}function Oh(t,e,n,o){t.addEventListener("click",r=>{let s=r.target.closest("[data-layer]"),a=s&&e.
 find(({key:i,refKey:l})=>i===s.dataset.channel&&(l??"")===s.dataset.ref);a&&n({layer:Number(s.dataset.layer),...yl(o(),a)})}),
-t.addEventListener("keydown",r=>vh(o(),e,n,r))}function Oh(t,e){let{data:n,selection:o}=t,r=n.layers.indexOf(o.layer),s=e.
+t.addEventListener("keydown",r=>Ch(o(),e,n,r))}function Lh(t,e){let{data:n,selection:o}=t,r=n.layers.indexOf(o.layer),s=e.
 filter(a=>jn(t,a)).map(({track:a,channel:i,words:l})=>`${l}: ${ie(a.values[i][r])}`);return[t.headsBlock||$e(n,o.scope),
-...s].join(", ")}function $l(t,e,n,o){let r=yh(t),s=kh(t,r,n,o),a=Ne(Ce(t)),i=t.data.layers.flatMap((m,g)=>r.map((b,x)=>Mh(
+...s].join(", ")}function $l(t,e,n,o){let r=kh(t),s=$h(t,r,n,o),a=Ne(Ce(t)),i=t.data.layers.flatMap((m,g)=>r.map((b,x)=>vh(
 t,b,g,s.place(g,x),s.cell,a[b.group]))),[l,u]=[k("g"),k("g")],c=k("svg",{width:s.size[0],height:s.size[1],"aria-hidden":"\
-true"},[l,...i,u]),f=p("div",{className:"rail",tabIndex:0},[c]);f.setAttribute("role","application");let d=t;return Nh(f,
+true"},[l,...i,u]),f=p("div",{className:"rail",tabIndex:0},[c]);f.setAttribute("role","application");let d=t;return Oh(f,
 r,e,()=>d),{nodes:[f],update:m=>{d=m,f.setAttribute("aria-label",`Layers and steps, arrow keys choose. Now layer ${m.selection.
-layer}, ${Oh(m,r)}.`),l.replaceChildren(...$h(m,r,s)),u.replaceChildren(...Ch(m,r,s))}}}function Ml(t){return Ce(t).map(
-e=>[e.note,ae(e)&&`Colours: ${ae(e)}.`].filter(Boolean).join(" ")).join(" ")}var Lh=(t,e)=>{let n=kt(t,e);return rt(t,e).map(o=>n[o])},In=[{name:"overview",label:"Overview",there:pi,keys:()=>[],draw:Ni,
+layer}, ${Lh(m,r)}.`),l.replaceChildren(...Mh(m,r,s)),u.replaceChildren(...Nh(m,r,s))}}}function Ml(t){return Ce(t).map(
+e=>[e.note,ae(e)&&`Colours: ${ae(e)}.`].filter(Boolean).join(" ")).join(" ")}var Eh=(t,e)=>{let n=kt(t,e);return rt(t,e).map(o=>n[o])},In=[{name:"overview",label:"Overview",there:pi,keys:()=>[],draw:Ni,
 fields:gi,controls:["pair","hide","range","root","zoom"],withoutOwn:!0,words:yi,figure:Li,table:la},{name:"maps",label:"\
-Maps",there:P,keys:()=>[],draw:Sr,fields:()=>ti,controls:[...Ht,"zoom","root"],words:qt,figure:ni,table:mn},{name:"heads",
-label:"Heads",there:$n,keys:Lh,draw:Ga,fields:mr,controls:["run","layer"],words:Xa,figure:Ya,table:Za},{name:"all",label:"\
+Maps",there:P,keys:()=>[],draw:Ar,fields:()=>ti,controls:[...Ht,"zoom","root"],words:qt,figure:ni,table:mn},{name:"heads",
+label:"Heads",there:$n,keys:Eh,draw:Ga,fields:mr,controls:["run","layer"],words:Xa,figure:Ya,table:Za},{name:"all",label:"\
 All heads",there:$n,keys:kt,draw:ii,fields:si,controls:["run","cells","range","root"],words:ci,figure:li,table:ui},{name:"\
 scores",label:"Scores (q·k)",there:t=>$t(t,0)!==void 0,keys:()=>[],tables:jr,draw:hl,fields:nl,controls:["run","layer"],
 words:ml,figure:dl,table:pl},{name:"numbers",label:"Numbers",there:Ui,keys:()=>[],draw:Yi,fields:()=>["run","to"],controls:[],
 words:Xi,figure:Zi,table:Ji},{name:"graph",label:"Graph",there:Ze,keys:()=>[],draw:ys,fields:xs,controls:[],words:ks,figure:$s,
 table:Ms,find:gs,look:oo},{name:"memories",label:"Memories",there:t=>Rn(t,0).length>0,keys:()=>[],draw:Wi,controls:[],words:ji}];
 function ht(t,e){return In.find(({name:n,there:o})=>n===e.view&&o(t))||In.find(({name:n,there:o})=>(n==="maps"||!P(t))&&
-o(t))}var Eh=3,vl=2,v={data:null,selection:null,scene:null,places:null,width:0,rail:0,lying:!1,pending:!1,figureOfMap:null,
-paper:!1},Sh=430,Ah=270,Th=4;function Rh(){let{theme:t}=document.documentElement.dataset;return(t?t==="dark":window.matchMedia(
-"(prefers-color-scheme: dark)").matches)&&!v.paper}function zh(t){w("certificate").textContent=_s(t),w("drawn").textContent=
+o(t))}var Ah=3,vl=2,v={data:null,selection:null,scene:null,places:null,width:0,rail:0,lying:!1,pending:!1,figureOfMap:null,
+paper:!1},Sh=430,Th=270,Rh=4;function zh(){let{theme:t}=document.documentElement.dataset;return(t?t==="dark":window.matchMedia(
+"(prefers-color-scheme: dark)").matches)&&!v.paper}function Wh(t){w("certificate").textContent=_s(t),w("drawn").textContent=
 `Numbers on this page are rounded, by at most ${X(t.precision,!0)} of themselves.`,w("provenance").textContent=Object.entries(
-t.provenance).map(([e,n])=>`${e}: ${n}`).join(" · ")}function Wh(t,e){if(!P(t)&&!ut(t))return Ze(t)?vs(t):Xt(t,0).facts;
+t.provenance).map(([e,n])=>`${e}: ${n}`).join(" · ")}function jh(t,e){if(!P(t)&&!ut(t))return Ze(t)?vs(t):Xt(t,0).facts;
 let n=t.queries.length<t.words.length?`, ${t.queries.length} of them as destinations`:"",o=(r,s)=>`${r} ${s}${r===1?"":"\
 s"}`;return[t.model,...e?[]:[t.heading],...t.layered?[o(t.layers.length,"layer")]:[],`${o(t.words.length,t.named?"named \
-position":"token")}${n}`].join(" · ")}function jh({data:t,selection:e}){let n=Q(t,e),o=n?` ${S(n.value,!1)}${Tt(n)}`:"",
+position":"token")}${n}`].join(" · ")}function Fh({data:t,selection:e}){let n=Q(t,e),o=n?` ${A(n.value,!1)}${Tt(n)}`:"",
 r=ht(t,e).name==="overview"&&!n,s=n?n.question:r?na({data:t,selection:e}):P(t)?`“${un(t,e.run,300)}”`:t.heading,a=n||
 !P(t)?s+o:un(t,e.run,60);Y(document.querySelector("title"),[a,t.model].filter(Boolean).join(" · ")),Y(w("words-read").firstChild,
-s),Y(w("answer"),o),Y(w("facts"),Wh(t,n||r)),w("facts").title=w("facts").textContent,w("facts").parentElement.classList.
-toggle("short",ht(t,e).name==="overview"),w("answer").className=n&&n.value<0?"loss":"gain"}async function Fh(t,e){let n=ht(
+s),Y(w("answer"),o),Y(w("facts"),jh(t,n||r)),w("facts").title=w("facts").textContent,w("facts").parentElement.classList.
+toggle("short",ht(t,e).name==="overview"),w("answer").className=n&&n.value<0?"loss":"gain"}async function Ih(t,e){let n=ht(
 t,e),o=(P(t)?[e.scope,...n.keys(t,e)]:[]).map(s=>[e.run,s]);e.ref&&o.push([e.refRun,e.ref]),P(t)&&o.push(...dt(t).map(s=>[
-s,e.scope]));let r=n.tables?n.tables(t,e):[];await Promise.all([...o.map(([s,a])=>t.load(s,a)),...r.map(t.open)])}async function Ih(t){
+s,e.scope]));let r=n.tables?n.tables(t,e):[];await Promise.all([...o.map(([s,a])=>t.load(s,a)),...r.map(t.open)])}async function _h(t){
 let{data:e,selection:n}=t,o=["head","expert"].flatMap(r=>To(t,r)).filter(r=>!e.loaded(n.run,r));for(let r of o)await e.load(
-n.run,r);return o.length>0}var _h=60,Ph=500;function Bh(t){return(t.panel||t.ref==="")&&!it&&!v.paper?Math.max(Ph,window.
-innerHeight)-_h:0}function Nl(){let{data:t,selection:e}=v,n=go(t,e);n.palette=v.palette,n.paper=n.inLine=v.paper,n.ratio=
-n.paper?Th:Math.min(3,window.devicePixelRatio||1),n.windowRoom=Bh(e),n.marked=[];let{name:o}=ht(t,e);return n.headsBlock=
-$n(t)&&["heads","all","scores"].includes(o)?U(t,e)[0]:"",n.hover=r=>{for(let s of n.marked)s(r)},n}function Hh(){v.width=
-w("figure").clientWidth,v.rail=w("rail").clientWidth,v.lying=window.innerWidth<1100}function Dh(t){let{data:e,selection:n}=t,
+n.run,r);return o.length>0}var Ph=60,Bh=500;function Hh(t){return(t.panel||t.ref==="")&&!it&&!v.paper?Math.max(Bh,window.
+innerHeight)-Ph:0}function Nl(){let{data:t,selection:e}=v,n=go(t,e);n.palette=v.palette,n.paper=n.inLine=v.paper,n.ratio=
+n.paper?Rh:Math.min(3,window.devicePixelRatio||1),n.windowRoom=Hh(e),n.marked=[];let{name:o}=ht(t,e);return n.headsBlock=
+$n(t)&&["heads","all","scores"].includes(o)?U(t,e)[0]:"",n.hover=r=>{for(let s of n.marked)s(r)},n}function Dh(){v.width=
+w("figure").clientWidth,v.rail=w("rail").clientWidth,v.lying=window.innerWidth<1100}function qh(t){let{data:e,selection:n}=t,
 o=ht(e,n);for(let s of w("views").children)s.setAttribute("aria-selected",String(s.dataset.view===o.name));w("further").
 value=w("further").querySelector(`[value=${o.name}]`)?o.name:"",w("further").classList.toggle("chosen",w("further").value!==
 ""),w("what").dataset.view=o.name,w("views").hidden=In.filter(({there:s})=>s(e)).length<2;let r=o.fields?o.fields(t):[];
-v.places.figure(t,o.name+zt(t,r,v.width),()=>o.draw(t,v.go,v.width))}function qh(){return new Promise(t=>{requestAnimationFrame(
-()=>setTimeout(t)),setTimeout(t,100)})}function Ol(t){v.scene=t,w("bench").dataset.view=ht(t.data,t.selection).name,Hh(),
-t.width=v.width,jh(t),pa(t,ht(t.data,t.selection)),w("reading").hidden=t.headsBlock!==""||v.view().name==="memories"||v.
+v.places.figure(t,o.name+zt(t,r,v.width),()=>o.draw(t,v.go,v.width))}function Ol(){return new Promise(t=>{requestAnimationFrame(
+()=>setTimeout(t)),setTimeout(t,100)})}function Ll(t){v.scene=t,w("bench").dataset.view=ht(t.data,t.selection).name,Dh(),
+t.width=v.width,Fh(t),pa(t,ht(t.data,t.selection)),w("reading").hidden=t.headsBlock!==""||v.view().name==="memories"||v.
 view().name==="overview"&&ut(t.data),P(t.data)&&bl(t,v.go,w("sentence"));let e=ht(t.data,t.selection).words(t);Y(w("mean\
-ing"),e.meaning),Y(w("headline"),e.headline),Dh(t),performance.mark("picture"),document.body.dataset.state="picture"}function Ll(t){
-Gh(t),document.body.dataset.state="drawn",Yh()}async function Vh(){let t=Nl();Ol(t),await qh(),v.scene===t&&Ll(t)}function Cl(t){
-v.paper=t,document.body.classList.toggle("paper",t),Fn();let e=Nl();Ol(e),Ll(e)}function Kh(){return!it||document.body.classList.
-contains("open")}function Fr(t){let e=w("card");if(ht(t.data,t.selection).name==="graph"){bs(t,v.go);return}let n=Si(t,v.
+ing"),e.meaning),Y(w("headline"),e.headline),qh(t),performance.mark("picture"),document.body.dataset.state="picture"}function El(t){
+Gh(t),document.body.dataset.state="drawn",Xh()}async function Vh(){let t=Nl();Ll(t),await Ol(),v.scene===t&&El(t)}function Cl(t){
+v.paper=t,document.body.classList.toggle("paper",t),Fn();let e=Nl();Ll(e),El(e)}function Kh(){return!it||document.body.classList.
+contains("open")}function Fr(t){let e=w("card");if(ht(t.data,t.selection).name==="graph"){bs(t,v.go);return}let n=Ai(t,v.
 go);if(!P(t.data)){e.replaceChildren(...n);return}if(Ds(t,v.go,e),ht(t.data,t.selection).name==="memories"){e.replaceChildren();
 return}if(ht(t.data,t.selection).name!=="overview"){e.append(...n);return}let o=n.length?[]:[p("p",{className:"said",textContent:qt(
 t).headline})];e.prepend(...o,Uh(t,w("why").clientWidth),...n)}function Uh(t,e){let{data:n,selection:o,maps:r}=t,s=r.length>
-1?"after":"only",a={...t,selection:{...o,panel:s},windowRoom:0,beside:!0},{nodes:i,update:l}=Sr(a,v.go,Math.min(e,t.paper?
-Ah:Sh));l(a);let u=Q(n,o),c=[[r.length>1?"before, after, change":"larger","the maps of this layer",{view:"maps"}]];Ho(n,
+1?"after":"only",a={...t,selection:{...o,panel:s},windowRoom:0,beside:!0},{nodes:i,update:l}=Ar(a,v.go,Math.min(e,t.paper?
+Th:Sh));l(a);let u=Q(n,o),c=[[r.length>1?"before, after, change":"larger","the maps of this layer",{view:"maps"}]];Ho(n,
 o)&&c.push([`in ${u.unit||"its units"}`,"what each contribution of the layer carries to the target, destinations by sour\
 ces",aa(n,o)]);let f=c.map(([d,h,m])=>{let g=p("button",{type:"button",textContent:d,title:h});return g.addEventListener(
 "click",()=>v.go(m)),g});return p("section",{className:"card close-up"},[p("div",{className:"aside-head"},[p("h3",{textContent:n.
@@ -1319,29 +1319,29 @@ layered?`Layer ${o.layer}`:"The map"}),p("span",{className:"group"},f)]),...i])}
 ze(v),!P(t.data)){Fr(t);return}if(xl(t,w("sentence")),wl(t,w("sentence")),qs(t,w("circuitsvis-place")),!Kh())return;let{
 data:e,selection:n}=t,{places:o,go:r,rail:s,lying:a}=v,i=t.headsBlock||e.channels.get(n.scope).blockName;o.rail(t,i+a+zt(
 t,kl,s),()=>$l(t,r,s,a));let{axis:l}=e.block(n.scope);Y(w("where-title"),`Layers and ${t.headsBlock?"heads":l==="scope"?
-"steps":`${l}s`}`),Y(w("where-way"),Vs(t)),Y(w("where-note"),Ml(t)),Fr(t),o.pairs(t,zt(t,Qi(t),0),()=>tl(t,r)),Ih(t).then(
+"steps":`${l}s`}`),Y(w("where-way"),Vs(t)),Y(w("where-note"),Ml(t)),Fr(t),o.pairs(t,zt(t,Qi(t),0),()=>tl(t,r)),_h(t).then(
 u=>{u&&v.scene===t&&Fr(t)})}async function Ot(){if(document.body.dataset.state="waiting",v.pending)return;v.pending=!0,await null,
-v.pending=!1;let{selection:t}=v;await Fh(v.data,t),t===v.selection&&w("figure").clientWidth>0&&Vh()}var Ir={fields:"",time:-1e9};
-v.go=t=>{let e=zs(v.data,v.selection,t),n=Object.keys(t).join();if(v.selection=e,Ot(),El(),it)return;let o=n===Ir.fields&&
-performance.now()-Ir.time<700;Ir={fields:n,time:performance.now()};let r=sn(v.data,e)||"#";r!==(location.hash||"#")&&history[o?
-"replaceState":"pushState"](null,"",r)};v.address=()=>it?sn(v.data,v.selection):location.href.split("#")[0]+sn(v.data,v.
-selection);v.resized=Ot;v.view=()=>ht(v.data,v.scene.selection);function Yh(){it&&window.parent.postMessage({tlFfblock:"\
-height",height:Math.ceil(document.body.scrollHeight)+2},"*")}function El(){if(!it)return;let{run:t,scope:e,layer:n,refRun:o,
-ref:r,to:s,from:a}=v.selection;window.parent.postMessage({tlFfblock:"selection",selection:{run:v.data.runs[t].name,scope:e,
-layer:n,against_run:v.data.runs[o].name,against:r||null,query:s,key:a}},"*")}function Fn(){v.palette=Ue(Rh()?"dark":"lig\
-ht")}function Xh(){let t=In.filter(({there:s})=>s(v.data)),[e,n]=t.length>Eh?[t.slice(0,vl),t.slice(vl)]:[t,[]];w("furth\
-er").replaceChildren(Object.assign(H("",n.map(({label:s})=>s).join(", ")),{hidden:!0}),...n.map(({name:s,label:a})=>H(s,
-a))),w("further").hidden=n.length===0,w("further").addEventListener("change",()=>v.go({view:w("further").value})),w("vie\
-ws").replaceChildren(...e.map(({name:s,label:a})=>{let i=p("button",{type:"button",textContent:a});return i.setAttribute(
-"role","tab"),i.dataset.view=s,i.addEventListener("click",()=>v.go({view:s})),i})),w("more").addEventListener("click",()=>{
-let s=document.body.classList.toggle("open");w("more").setAttribute("aria-expanded",String(s)),Ot()});let o=()=>{v.selection=
-fo(v.data,location.hash),Ot()};for(let s of["popstate","hashchange","pageshow"])window.addEventListener(s,it?Ot:o);let r=window.
-innerWidth;new ResizeObserver(()=>{w("figure").clientWidth===v.width&&window.innerWidth===r||(r=window.innerWidth,Ot())}).
-observe(w("figure")),Fn(),window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change",()=>{Fn(),Ot()}),window.
-addEventListener("message",({source:s,data:a})=>{!it||s!==window.parent||!a||a.tlFfblock!=="theme"||(document.documentElement.
-dataset.theme=a.dark?"dark":"light",Fn(),Ot())}),window.addEventListener("beforeprint",()=>Cl(!0)),window.addEventListener(
-"afterprint",()=>Cl(!1))}function Zh(){v.data=Ns(JSON.parse(w("data").textContent)),v.selection=fo(v.data,it?"":location.
-hash),v.places={figure:xn(w("figure")),rail:xn(w("rail")),pairs:xn(w("pair-list"))},document.body.classList.toggle("fram\
-ed",it),document.body.classList.toggle("unlayered",!v.data.layered),document.body.classList.toggle("mapless",!P(v.data)),
-w("search").parentElement.hidden=v.data.queries.length===0&&!Ze(v.data),zh(v.data),ua(v.data),ga(),Xh(),ma(v),Ha(v),wa(v),
-El(),Ot()}Zh();})();
+v.pending=!1;let{selection:t}=v;await Ih(v.data,t),t===v.selection&&w("figure").clientWidth>0&&Vh()}var Ir={fields:"",time:-1e9};
+v.go=t=>{let e=zs(v.data,v.selection,t),n=Object.keys(t).join();if(v.selection=e,Ot(),Al(),it)return;let o=n===Ir.fields&&
+performance.now()-Ir.time<700;Ir={fields:n,time:performance.now()},Ol().then(()=>Yh(sn(v.data,e)||"#",o))};function Yh(t,e){
+t!==(location.hash||"#")&&history[e?"replaceState":"pushState"](null,"",t)}v.address=()=>it?sn(v.data,v.selection):location.
+href.split("#")[0]+sn(v.data,v.selection);v.resized=Ot;v.view=()=>ht(v.data,v.scene.selection);function Xh(){it&&window.
+parent.postMessage({tlFfblock:"height",height:Math.ceil(document.body.scrollHeight)+2},"*")}function Al(){if(!it)return;
+let{run:t,scope:e,layer:n,refRun:o,ref:r,to:s,from:a}=v.selection;window.parent.postMessage({tlFfblock:"selection",selection:{
+run:v.data.runs[t].name,scope:e,layer:n,against_run:v.data.runs[o].name,against:r||null,query:s,key:a}},"*")}function Fn(){
+v.palette=Ue(zh()?"dark":"light")}function Zh(){let t=In.filter(({there:s})=>s(v.data)),[e,n]=t.length>Ah?[t.slice(0,vl),
+t.slice(vl)]:[t,[]];w("further").replaceChildren(Object.assign(H("",n.map(({label:s})=>s).join(", ")),{hidden:!0}),...n.
+map(({name:s,label:a})=>H(s,a))),w("further").hidden=n.length===0,w("further").addEventListener("change",()=>v.go({view:w(
+"further").value})),w("views").replaceChildren(...e.map(({name:s,label:a})=>{let i=p("button",{type:"button",textContent:a});
+return i.setAttribute("role","tab"),i.dataset.view=s,i.addEventListener("click",()=>v.go({view:s})),i})),w("more").addEventListener(
+"click",()=>{let s=document.body.classList.toggle("open");w("more").setAttribute("aria-expanded",String(s)),Ot()});let o=()=>{
+v.selection=fo(v.data,location.hash),Ot()};for(let s of["popstate","hashchange","pageshow"])window.addEventListener(s,it?
+Ot:o);let r=window.innerWidth;new ResizeObserver(()=>{w("figure").clientWidth===v.width&&window.innerWidth===r||(r=window.
+innerWidth,Ot())}).observe(w("figure")),Fn(),window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change",
+()=>{Fn(),Ot()}),window.addEventListener("message",({source:s,data:a})=>{!it||s!==window.parent||!a||a.tlFfblock!=="them\
+e"||(document.documentElement.dataset.theme=a.dark?"dark":"light",Fn(),Ot())}),window.addEventListener("beforeprint",()=>Cl(
+!0)),window.addEventListener("afterprint",()=>Cl(!1))}function Jh(){v.data=Ns(JSON.parse(w("data").textContent)),v.selection=
+fo(v.data,it?"":location.hash),v.places={figure:xn(w("figure")),rail:xn(w("rail")),pairs:xn(w("pair-list"))},document.body.
+classList.toggle("framed",it),document.body.classList.toggle("unlayered",!v.data.layered),document.body.classList.toggle(
+"mapless",!P(v.data)),w("search").parentElement.hidden=v.data.queries.length===0&&!Ze(v.data),Wh(v.data),ua(v.data),ga(),
+Zh(),ma(v),Ha(v),wa(v),Al(),Ot()}Jh();})();

@@ -317,10 +317,14 @@ workbench.go = (change) => {
   if (FRAMED_PAGE) return;
   const quick = fields === lastChange.fields && performance.now() - lastChange.time < 700;
   lastChange = { fields, time: performance.now() };
-  const hash = hashOf(workbench.data, next) || "#";
+  afterFrame().then(() => recordAddress(hashOf(workbench.data, next) || "#", quick));
+};
+
+/** Writes the address; it takes the browser several milliseconds, so the picture comes first. */
+function recordAddress(hash, quick) {
   if (hash === (location.hash || "#")) return;
   history[quick ? "replaceState" : "pushState"](null, "", hash);
-};
+}
 
 workbench.address = () => (FRAMED_PAGE ? hashOf(workbench.data, workbench.selection) : location.href.split("#")[0] + hashOf(workbench.data, workbench.selection));
 workbench.resized = schedule;

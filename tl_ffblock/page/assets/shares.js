@@ -2,7 +2,7 @@
 
 /** Cells that take part: not out of reach, not hidden, and of "shares of the others" not the row's own. */
 export function taken(axes, cells, hidden, withoutOwn) {
-  const kept = Float32Array.from(cells);
+  const kept = new Float32Array(cells);
   for (let row = 0; row < axes.nRows; row++) {
     const start = row * axes.nColumns;
     for (const column of hidden) kept[start + column] = NaN;
@@ -38,7 +38,9 @@ export function ownShares(axes, cells, hidden) {
 }
 
 export function minus(after, before) {
-  return after.map((value, index) => value - before[index]);
+  const differences = new Float32Array(after.length);
+  for (let at = 0; at < after.length; at++) differences[at] = after[at] - before[at];
+  return differences;
 }
 
 /** The largest size of a number; what is NaN does not count. */

@@ -75,7 +75,7 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     screen.page.mouse.click(*screen.point("after", 4, 1, (7, 7)))
     screen.settle()
     assert set(chosen(screen)) == {"t4", "t1"}
-    assert "the share of “t1” in what “t4” takes from other tokens" in screen.page.locator("#headline").inner_text()
+    assert "the share of “t1” in other tokens' contributions to “t4”" in screen.page.locator("#headline").inner_text()
     screen.page.locator(".chip").nth(5).click()
     screen.settle()
     assert set(chosen(screen)) == {"t5", "t1"}

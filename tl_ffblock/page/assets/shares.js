@@ -88,7 +88,7 @@ export function sortedAt(numbers, place) {
 /** From so many tokens on scales end at the 99th percentile unless the reader chooses otherwise: few cells hold most of a long text. */
 export const MANY_TOKENS = 20;
 
-/** Shares of fewer tokens are large whatever these bring: a causal model's second token takes all from the first. */
+/** Shares of fewer tokens are always large: the only other source of a causal model's second token is the first. */
 const FEW_OTHERS = 3;
 
 /**

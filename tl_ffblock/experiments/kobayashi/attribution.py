@@ -107,7 +107,7 @@ class ShapleyLayer(LinearLayer):
         return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
 
     def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Float[Tensor, "player d"]:
-        """The shares at one position; players that bring nothing are left out of the game.
+        """The shares at one position; players that contribute nothing are left out of the game.
 
         Without a gate the activation reads the linear branch, which then stands in the gate's place.
         """

@@ -520,7 +520,7 @@ class LateRuns:
             kind: What is patched.
             layer: Where.
             values: By run the activation, as `activation` gives it.
-            where: The heads (one for kinds without) and positions that each run takes from there; of patterns, queries.
+            where: The heads (one for kinds without) and positions that each run replaces by those; of patterns, queries.
         """
         rows = where.to(values.device)
         if kind != "pattern":

@@ -104,7 +104,7 @@ def supported() -> str:
 
 
 def family_of(model: Any, api: Api, architecture: str | None) -> Family:
-    """The family of a model that nothing in refusals.py speaks against.
+    """The family of a model that refusals.py does not refuse.
 
     Raises:
         UnsupportedModelError: if neither the table nor the structure of its blocks says the order.

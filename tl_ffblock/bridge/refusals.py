@@ -105,7 +105,7 @@ _FOREIGN = {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "c
 
 
 def refuse(model: Any, architecture: str) -> None:
-    """Refuse a model for the first reason that speaks against it.
+    """Refuse a model for the first reason that applies.
 
     Raises:
         UnsupportedModelError: with the reason, and what helps where anything does.

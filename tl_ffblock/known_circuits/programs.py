@@ -394,7 +394,7 @@ def sort() -> Program:
 
 
 def _two_heads(n: int, values: Tensor) -> tuple[Head, Head]:
-    """Heads that bring what is two positions before, and what is one before."""
+    """Heads that copy what is two positions before, and what is one before."""
     return (
         Head("first", 0, (_offset(n, 2),), {"token": values}, "first"),
         Head("second", 0, (_offset(n, 1),), {"token": values}, "second"),
@@ -402,7 +402,7 @@ def _two_heads(n: int, values: Tensor) -> tuple[Head, Head]:
 
 
 def _table(name: str, size: int, v: int, answers: Mapping[tuple[int, int], int]) -> Neurons:
-    """A neuron for each pair of what two heads bring."""
+    """A neuron for each pair of what two heads copy."""
     first, second, out = ({} for _ in range(3))
     for neuron, ((a, b), answer) in enumerate(answers.items()):
         first[neuron, a], second[neuron, b], out[neuron, answer] = 1.0, 1.0, 1.0
@@ -412,7 +412,7 @@ def _table(name: str, size: int, v: int, answers: Mapping[tuple[int, int], int])
 
 
 def modular_addition() -> Program:
-    """Two heads bring the numbers, a neuron for each pair of them looks up the sum."""
+    """Two heads copy the numbers, a neuron for each pair of them looks up the sum."""
     p, n = 5, 4
     v, equals = p + 2, p + 1
     answers = {(a, b): 1 + (a + b) % p for a in range(p) for b in range(p)}
@@ -445,7 +445,7 @@ def modular_addition() -> Program:
 
 
 def exclusive_or() -> Program:
-    """Two heads bring bits, neurons compute whether they differ."""
+    """Two heads copy bits, neurons compute whether they differ."""
     v, n, equals = 4, 4, 3
     answers = {(a, b): 1 + (a ^ b) for a in range(2) for b in range(2)}
     values = _rows(v, 2, {(1, 0): 1.0, (2, 1): 1.0})
@@ -489,7 +489,7 @@ def _facts(v: int, answers: Mapping[tuple[int, int], int]) -> Neurons:
 
 
 def lookup() -> Program:
-    """A head brings the subject to its relation, where neurons look up the object (Geva et al. 2021)."""
+    """A head copies the subject to its relation, where neurons look up the object (Geva et al. 2021)."""
     v, n = 13, 5
     subjects, relations, fillers = range(1, 5), range(5, 8), range(8, 9)
     table = Random(1)
@@ -530,7 +530,7 @@ def lookup() -> Program:
 
 
 def _votes(name: str, sides: tuple[str, ...], needed: int, task: str, truth: Truth) -> Program:
-    """Heads bring a flag each; a neuron and its correction see whether so many are set."""
+    """Heads copy a flag each; a neuron and its correction see whether so many are set."""
     n, v, neutral, flag, yes, no, end = len(sides) + 2, 6, 1, 2, 3, 4, 5
     heads = tuple(
         Head(side, 0, (_offset(n, len(sides) - at),), {"token": _rows(v, 1, {(flag, 0): 1.0})}, side)

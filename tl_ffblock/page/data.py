@@ -105,9 +105,9 @@ def maps_labels(
         of: Of heads and experts: the scope whose maps they add up to.
         signed: Whether values can be negative; then there are no shares.
         sides: Of a difference: what it is of.
-        cells: What cells are shown as when the page opens: shares of what a row takes from the others, or the values.
+        cells: What cells are shown as when the page opens: shares of a row's sum over other tokens, or the values.
         shares: What the values themselves are shares of; then the page makes none.
-        whole: Whether all that a row takes from is on the page; else the page makes no shares of rows or columns.
+        whole: Whether all sources of a row are on the page; else the page makes no shares of rows or columns.
         exact: Whether they are contributions of the layers, of which the page's certificate speaks.
     """
     return {"kind": "maps", **locals()}

@@ -62,7 +62,7 @@ HEADS_BYTES = 3_000_000
 MOST_MAPS = 12
 # Significant digits of a neuron's card.
 CARD_DIGITS = 5
-CONTRIBUTES = "the length of the part of the row's vector that the column's token brought"
+CONTRIBUTES = "the length (norm) of the contribution vector of the column's token to the row"
 NORM = "norm, in units of the residual stream"
 _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
@@ -438,15 +438,15 @@ def token_maps_block(
     cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
     cells = cells if len(kept) == len(maps.layers) else cells[kept]
     values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
-    meanings = {ATTENTION: "how much weight the row's token gives to the column's", SHARES: CONTRIBUTES}
-    brings = _more(maps.sides) if maps.sides else f"what the column's token brings to the row's ({maps.kind})"
+    meanings = {ATTENTION: "the attention weight of the row's token to the column's", SHARES: CONTRIBUTES}
+    other = _more(maps.sides) if maps.sides else f"the contribution of the column's token to the row ({maps.kind})"
     sized = maps.signed or not maps.whole
     return MapsBlock(
         labels=maps_labels(
             title=maps.kind,
             short="weight" if weights else "share" if shared else "value",
             unit="attention weight" if weights else maps.kind,
-            meaning=meanings.get(maps.kind, brings),
+            meaning=meanings.get(maps.kind, other),
             axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
             signed=maps.signed,
             sides=maps.sides,
@@ -493,7 +493,7 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
         own = shares(cells, "row")[:, rows, list(queries)]
         shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
     columns = [_column(n, None, n.removeprefix("head "), f"share from other tokens, {n}") for n in values]
-    note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
+    note = "Dark: a larger share from other tokens (mean over rows)."
     return _track("from others", note, columns, shared, stretched=True) | {"values": rounded(shared, FULL_DIGITS)}
 
 
@@ -656,7 +656,7 @@ def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[d
     ]
     if not columns:
         return []
-    note = "Dark: the step changed most which tokens matter (1 − Spearman's ρ between maps, up to {:.2g}; 0 is the same order)."
+    note = "Dark: the step changed the ranking of token pairs most (1 − Spearman's ρ between maps, up to {:.2g}; 0 is the same order)."
     largest = max(float(change.nan_to_num(0).max()) for change in (*by_step.values(), *since_block.values()))
     tracks = [_track("by each step", note.format(largest), columns, by_step)]
     if len(since_block) > 1:
@@ -804,7 +804,7 @@ def _largest_cell(
 def _opening(
     usual: tuple[int, int, int], beside: Any, maps: ContributionMaps | TokenMaps, view: View
 ) -> tuple[int, int, int]:
-    """Layer, query and key that a page opens at: of an overview the most that a head carries to another token, where the maps have it.
+    """Layer, query and key that a page opens at: of an overview the largest edge of a head between two tokens, where the maps have it.
 
     Of memories it is where the first is most active.
     """

@@ -51,8 +51,8 @@ from tl_ffblock.views.registry import figure_of, page_of, panel_of
 # Of a table.
 OVERLAP = (
     "Heads and neurons are another decomposition of the same total. Within a layer, heads, residual stream and later biases sum "
-    "to the target, and so do neurons, residual stream and later biases. Shares of different layers, and of heads and neurons, "
-    "overlap, because later layers read earlier ones and neurons read heads."
+    "to the target, and so do neurons, residual stream and later biases. Attributions of different layers, and of heads and "
+    "neurons, overlap, because later layers read earlier ones and neurons read heads."
 )
 """What sums to what."""
 DIRECT = (
@@ -236,7 +236,10 @@ def lens_page(result: LogitLens) -> PageData:
         named = [(f"{name}: {most}", probability) for name, most, probability in entries]
         note = "The most probable tokens of each row, and the probability of the first."
         tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named})
-    rows, note = ("row", result.names), "What each row of the residual stream gives, normalised with its own scale."
+    rows, note = (
+        ("row", result.names),
+        "The target read from each row of the residual stream, normalised with its own scale.",
+    )
     shown = (
         [] if result.values is None else [shares_map("Target", note, rows, ("", ("target",)), result.values[:, None])]
     )
@@ -667,9 +670,7 @@ def _sums_up(error: float, linear: bool) -> str:
     """The law of complete rules and how well it holds."""
     of = "" if linear else "'s first-order form"
     exact = typographic(scientific(error))
-    return (
-        f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {exact} of their sizes."
-    )
+    return f"✓ At every layer the attributions of all positions and later biases sum to the target{of}, to {exact} of their sizes."
 
 
 def _unit(quantity: str) -> str:
@@ -697,7 +698,7 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
             title=f"attributions of the {target}",
             short="share",
             unit=f"signed share of the {target}",
-            meaning=f"what the contribution of the column's token to the row's vector carries to the {target}",
+            meaning=f"the attribution of the {target} to the contribution of the column's token to the row",
             signed=True,
             cells="none",
         ),
@@ -715,17 +716,17 @@ def _row(name: str, value: float, shares: Tensor, sums: Mapping[str, float]) -> 
 def _maps(result: Attribution, tokens: tuple[str, ...], parts: Sequence[str]) -> Iterator[dict[str, Any]]:
     boundaries = (*map(str, range(result.n_layers)), "end")
     if "residual" in parts:
-        note = "What reaches the target through the residual stream of each position, at each layer's input and at the end."
+        note = "Attribution through the residual stream of each position, at each layer's input and at the end."
         yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
     if "heads" in parts and "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
         total = typographic(significant(float(by_head.sum())))
         sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP
-        note = f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {total}. {sums}"
+        note = f"Attribution of each head, summed over positions; point at a head for its largest terms. All heads sum to {total}. {sums}"
         heads = tuple(map(str, range(by_head.shape[1])))
         yield shares_map("Heads", note, ("layer", boundaries[:-1]), ("head", heads), by_head, _details(result, tokens))
     if "mlps" in result.parts:
-        note = f"What each feed-forward writes at each position. All sum to {typographic(significant(float(result.mlps.sum())))}."
+        note = f"Attribution of each feed-forward at each position. All sum to {typographic(significant(float(result.mlps.sum())))}."
         yield shares_map("Feed-forwards", note, ("layer", boundaries[:-1]), ("position", tokens), result.mlps)
 
 
@@ -746,7 +747,7 @@ def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
 
 def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     named = {
-        "What the tokens' shares are of": [*result.embedding_sums().items()],
+        "Terms of the tokens' attributions": [*result.embedding_sums().items()],
         "Biases": [*largest_first(result.biases.items(), MOST_ENTRIES)],
         "Edits of your hooks": [*largest_first(result.edits.items(), MOST_ENTRIES)],
     }

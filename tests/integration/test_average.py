@@ -81,6 +81,9 @@ def test_a_difference_is_of_each_prompt(several: list[Any]) -> None:
     assert apart.signed and apart.prompts == first.prompts
     assert apart.kind == f"difference of {first.kind}"
     assert f"AverageMaps: {apart.kind} of " in repr(apart)
+    table = apart.to_dataframe().query("query != key")
+    largest = table.loc[table["value"].abs().idxmax()]
+    assert f"largest   layer {largest.layer} {largest.channel}, {largest['query']} from {largest.key} " in repr(apart)
 
 
 def test_prompts_that_are_no_pairs_have_no_paired_interval(several: list[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ from tl_ffblock.signatures import strict, whole
 
 SHOWN = 3
 """Number of neurons in the printed summary."""
+MOST_CHARACTERS = 120
+"""Of a printed list of tokens; the table has it whole."""
 
 
 @strict
@@ -114,7 +117,11 @@ class MemoryTable(Result):
 
 
 def _shortly(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))[:40]
+    return (
+        f"{value:.4g}"
+        if isinstance(value, float)
+        else visible(shorten(str(value), MOST_CHARACTERS, placeholder=" ..."))
+    )
 
 
 @dataclass(frozen=True)

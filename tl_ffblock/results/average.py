@@ -19,6 +19,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.files import write_table
 from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
+from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import others_of, shares_of_others
@@ -212,9 +213,20 @@ class AverageMaps(Result):
     def summary(self) -> tuple[str, Mapping[str, object]]:
         axes = {self.column: self.keys} if self.by_position else {"queries": self.queries, "keys": self.keys}
         lines = {axis: ", ".join(labels) for axis, labels in {"channels": self.channels, **axes}.items()}
+        frame = self.to_dataframe()
+        if not self.by_position:
+            frame = frame[frame["query"] != frame["key"]]
+        place = "{0.position}" if self.by_position else "{0.query} from {0.key}"
+        lines["largest"] = " · ".join(
+            f"layer {row.layer} {row.channel}, {place.format(row)} {significant(row.value)} "
+            f"[{significant(row.low)}, {significant(row.high)}]"
+            for row in frame.loc[frame["value"].abs().nlargest(LARGEST_SHOWN).index].itertuples()
+        )
         return f"{self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}", lines
 
 
+LARGEST_SHOWN = 3
+"""Cells that a printed mean lists."""
 # `TokenMaps`, or a result that has a method `token_maps`: `ContributionMaps`, `Attribution`.
 AnyMaps: TypeAlias = Any
 _EXPECTED = "average: expected one result or more, as contribution_maps returns for a list of texts."

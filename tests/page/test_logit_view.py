@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -317,11 +318,16 @@ def test_the_figure_is_the_overview() -> None:
 
 
 def test_one_call_makes_the_page(model_of: Any, tokens_of: Any) -> None:
-    """The page of the maps beside the attribution; without a target that of the maps; what fits no target is refused."""
+    """The maps, the attribution and the flow graph of the opening layer; without a target the maps; other calls are refused."""
     model, tokens = model_of("llama"), tokens_of("llama", 6)
     maps = ffb.contribution_maps(model, tokens)
-    beside = ffb.attribute(model, tokens, ffb.logit(7, minus=8), of=("heads", "edges", "neurons", "maps"))
-    assert ffb.overview(model, tokens, 7, minus=8).html == maps.show(view="overview", beside=beside).html
+    target = ffb.logit(7, minus=8, at=-2)
+    beside = [ffb.attribute(model, tokens, target, of=("heads", "edges", "neurons", "maps"))]
+    opening = int(re.search(r'"layer":(\d+)', maps.show(view="overview", beside=beside).html)[1])
+    beside.append(ffb.flow_graph(model, tokens, layers=opening, position=-2, target=target))
+    assert ffb.overview(model, tokens, 7, minus=8, at=-2).html == maps.show(view="overview", beside=beside).html
+    of_loss = ffb.attribute(model, tokens, ffb.loss(), of=("heads", "edges", "neurons", "maps"))
+    assert ffb.overview(model, tokens, ffb.loss()).html == maps.show(view="overview", beside=of_loss).html
     assert ffb.overview(model, tokens[None], 7, minus=8).html == ffb.overview(model, tokens, 7, minus=8).html
     assert ffb.overview(model, tokens).html == maps.show().html
     for call in (lambda: ffb.overview(model, tokens, minus=8), lambda: ffb.overview(model, tokens.repeat(2, 1), 7)):

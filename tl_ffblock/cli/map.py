@@ -48,9 +48,8 @@ def run(options: argparse.Namespace) -> None:
     model = load(options)
     import torch
 
-    from tl_ffblock.attribution import attribute
     from tl_ffblock.contributions import contribution_maps
-    from tl_ffblock.views.overview import PARTS
+    from tl_ffblock.views.overview import panels
 
     prompt: Any = given if isinstance(given, str) else torch.tensor(given)
     choices = {name: getattr(options, name) for name in ("precision", "method", "value_bias")}
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     maps: ContributionMaps = contribution_maps(
         model, prompt, layers=layers, scopes=scopes, queries=queries, heads=heads, **choices
     )
-    beside = [attribute(model, prompt, target(), of=PARTS)] if target else []
+    beside = panels(model, prompt, target(), maps) if target else []
     _print(maps)
     write_files(files, maps, called=CALLED, out=lambda file: maps.to_html(file, view=view, beside=beside))
 
@@ -103,8 +102,8 @@ COMMAND = Command(
             "--save": {"help": "write the numbers, for ffb.load"},
             "--view": {
                 "choices": ("maps", "heads", "all", "overview"),
-                "help": "opening view of the page: maps (default), heads (lines between tokens) or all (every layer and head as "
-                "a small map), which need maps by head; or overview (default with --target)",
+                "help": "opening view of the page: overview of all layers (default), maps of one layer, heads (lines between "
+                "tokens) or all (every layer and head as a small map); the last two compute maps by head",
             },
             "--target": {
                 "help": 'attribute the logit of a next token on the page: " Mary" with its space; or an id, #7. '

@@ -364,7 +364,7 @@ def test_a_mean_embedding_needs_rows_of_the_matrix() -> None:
     """A hook that changes each embedding in its own way leaves no matrix whose rows could be averaged."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     model.add_hook("embed.hook_out", lambda x, hook: x + torch.rand_like(x))
-    with pytest.raises(ffb.errors.UnsupportedModelError, match='embeds tokens otherwise.*removal="mask"'):
+    with pytest.raises(ffb.errors.UnsupportedModelError, match='does not embed tokens by rows.*removal="mask"'):
         MADE["mean embedding"](model, ids)
 
 

@@ -335,7 +335,7 @@ def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # fmt: off
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
-    "pattern of BERT": (lambda m, a, b: swept(model_of("bert"), *prompts("bert"), of="pattern"), UnsupportedModelError, "changes nothing.*Leave 'pattern' out"),
+    "pattern of BERT": (lambda m, a, b: swept(model_of("bert"), *prompts("bert"), of="pattern"), UnsupportedModelError, "has no effect.*Omit 'pattern' from"),
     "between, side by side": (lambda m, a, b: swept(model_of("gpt_neox"), *prompts("gpt_neox"), of="residual_mid"), UnsupportedModelError, "no residual stream between"),
     "feed-forward of attention alone": (lambda m, a, b: swept(Case("attn_only").model(), a, b, of="mlps"), UnsupportedModelError, "no feed-forward"),
     "unequal lengths": (lambda m, a, b: swept(m, a, b[:4]), InputError, "clean has 6 tokens, corrupted 4.*equally many"),

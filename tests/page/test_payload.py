@@ -121,7 +121,7 @@ def test_words_and_special_tokens_are_told() -> None:
 def test_maps_beside_are_of_the_same_text(build: Builder) -> None:
     """Other tokens, layers or queries are refused."""
     maps = build(4)
-    with pytest.raises(InputError, match="make both of the same text"):
+    with pytest.raises(InputError, match="Use the same text for both"):
         page_data({"run": maps}, beside=[build(3).token_maps()])
     attention = dataclasses.replace(maps.token_maps("Atb"), kind="attention")
     assert list(sent(maps, beside=[attention])["runs"][0]["blocks"]) == ["contributions", "attention"]

@@ -1,5 +1,5 @@
 # Noun: the overview, a target or a text through all layers on one page.
-"""`ffb.overview`: one call from a text, and a question about its next token, to the whole page."""
+"""`ffb.overview`: page of the attribution of a text's next token, with contribution maps of every layer."""
 
 from typing import Any, SupportsIndex
 
@@ -18,7 +18,7 @@ from tl_ffblock.views.figures import still_of
 from tl_ffblock.views.maps import contribution_page
 
 PARTS: tuple[Part, ...] = ("heads", "edges", "neurons", "maps")
-"""What of a target's attribution the overview shows."""
+"""Values of `of` in `ffb.attribute` that the overview shows."""
 
 
 @strict
@@ -31,26 +31,26 @@ def overview(
     at: SupportsIndex = -1,
     heads: AskedHeads = False,
 ) -> PageView:
-    """The page of one text: what made a target, through all layers, heads and neurons, beside the maps of every layer.
+    """Page of one text: attribution of a target through all layers, heads and neurons, next to the contribution maps.
 
-    Two forward passes and one backward pass, beside the decomposition: for 15 tokens of a model of 30 layers about 11 forward
-    passes, and a page of 0.34 MB. In a notebook the value of a cell is shown; `.save(path)` writes it.
+    Costs three forward passes, one backward pass, and the decompositions. In total this is about 11 forward passes for 15 tokens
+    of a model with 30 layers; the page has 0.34 MB. A notebook displays the returned page; `.save(path)` writes it.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text, or token ids.
-        target: A token, as text or id, whose logit is explained, or any target of `ffb.attribute`; None shows the maps alone.
-        minus: With a token: another, whose logit is subtracted.
-        at: With a token: the position where logits are read, negative ones from the end.
-        heads: Whether maps by attention head are on the page, too, with lines between tokens; or some numbers.
+        target: A token as text or id, whose logit is attributed, or any target of `ffb.attribute`. None shows maps only.
+        minus: Token to subtract, if `target` is a token.
+        at: Position where logits are read, if `target` is a token; negative from the end.
+        heads: Heads with maps of their own on the page, with lines between tokens; True means all.
 
     Raises:
-        InputError: for several texts, or `minus` and `at` without a token.
-        FFBlockError: whatever else `ffb.contribution_maps` and `ffb.attribute` raise.
+        InputError: for several texts, or for `minus` or `at` if `target` is not a token.
+        FFBlockError: all other errors of `ffb.contribution_maps` and `ffb.attribute`.
     """
     token = isinstance(target, str) or whole(target) is not None
     if not token and (minus is not None or whole(at) != -1):
-        raise InputError(f"target={brief(target)}: minus and at go with a token, such as ' Mary'.")
+        raise InputError(f"target={brief(target)}: with minus or at, expected a token such as ' Mary'.")
     known = identify(model)
     asked: Any = logit(target, minus=minus, at=at) if token else target  # type: ignore[arg-type]  # a token
     maps = contribution_maps(known, input, heads=heads)

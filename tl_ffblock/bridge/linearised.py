@@ -481,6 +481,6 @@ def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
             return activation
     names = ", ".join(activation.name for activation in KNOWN)
     raise UnsupportedModelError(
-        f"{model.name} ({model.family.name}): the activation in its masked-language-model head is none of {names}, so logits "
-        "cannot be attributed. Use a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
+        f"{model.name} ({model.family.name}): expected one of {names} as activation in its masked-language-model head. Logits cannot "
+        "be attributed. Use a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
     )

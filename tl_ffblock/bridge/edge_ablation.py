@@ -393,9 +393,7 @@ class _Batch:
         keys, attention, n_heads = weights.keys, weights.block.attention, of_layer.stop - of_layer.start
         own = {"q": (keys.w_q, keys.b_q), "k": (keys.w_k, keys.b_k), "v": (attention.w_v, attention.b_v)}
         heads = [receiver - of_layer.start for receiver in active]
-        weight, bias = (
-            each[:: len(each) // n_heads][heads] for each in own[name]
-        )  # key-value heads are repeated: one of each
+        weight, bias = (each[:: len(each) // n_heads][heads] for each in own[name])  # one per key-value head
         x = self._inputs(active, self.edges.seen(layer, name), weights.block.attn_norm)
         vectors = einsum(x, weight, "run head pos d, head d e -> run pos head e") + bias
         changed = made.clone(memory_format=torch.contiguous_format)

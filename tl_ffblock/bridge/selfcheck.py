@@ -49,9 +49,7 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
     if record.edited:
         return
     if record.layer in checked:
-        if record.block.causal and _error_after_query(
-            record
-        ):  # the mask of this forward pass may differ from earlier ones
+        if record.block.causal and _error_after_query(record):  # masks may differ between passes
             raise _contradiction(model, record.layer, f"{_CAUSAL} (in this run; it was in others)")
         return
     try:

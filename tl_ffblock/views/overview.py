@@ -33,8 +33,8 @@ def overview(
 ) -> PageView:
     """Page of one text: attribution of a target through all layers, heads and neurons, next to the contribution maps.
 
-    Costs three forward passes, one backward pass, and the decompositions. In total this is about 11 forward passes for 15 tokens
-    of a model with 30 layers; the page has 0.34 MB. A notebook displays the returned page; `.save(path)` writes it.
+    Costs three forward passes, one backward pass, and the decompositions. For 15 tokens and 30 layers, the total is about 11 forward
+    passes, and the page has 0.34 MB. A notebook displays the returned page; `.save(path)` writes it.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.

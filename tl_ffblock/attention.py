@@ -140,9 +140,9 @@ def attention_scores(
 ) -> AttentionScores | list[AttentionScores]:
     """Attention scores: query and key vectors, the score of each pair, and norms of values.
 
-    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's scale of the layer, and q and k as attention multiplies them, after
-    rotation (Vaswani et al. 2017, eq. 1; the neuron view of Vig 2019). The softmax over the keys of i is compared with the model's
-    pattern, head by head. A difference above `rtol` raises an exception.
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` (Vaswani et al. 2017, eq. 1; the neuron view of Vig 2019). The scale is the model's
+    own of the layer; q and k are those after rotation. The softmax over the keys of i is compared with the model's pattern, head by
+    head. A difference above `rtol` raises an exception.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.

@@ -4,8 +4,9 @@
     input of r = sum over senders s of (ablated output of s + kept[s, r] (output of s - ablated output of s)) + biases
 
 Senders are the residual stream at the first layer, heads (z W_O) and feed-forwards. Receivers are the query, key and value inputs
-of heads before the norm of attention, inputs of feed-forwards before their norm, and the residual stream after the last layer.
-The residual stream itself is the sum of all senders' outputs in this pass, so an ablated edge changes only its receiver.
+of heads, the inputs of feed-forwards, and the residual stream after the last layer. Inputs of heads and feed-forwards are those
+before their norm. The residual stream itself is the sum of all senders' outputs in this pass, so an ablated edge changes only its
+receiver.
 
 1. Outputs of senders are read at z and after the feed-forward. A buffer [run sender pos d] has their differences from the ablated
    outputs.

@@ -8,8 +8,8 @@ identities of the blocks hold, but for another model. Therefore both models run 
 2. Both get the same eight tokens, without callbacks on HookPoints.
 3. Their logits may differ by rounding in the model's dtype (`TOLERANCE`).
 
-Not compared are processed weights, compatibility mode, HookedTransformer and HookedEncoder (which wrap no model), models whose
-Hugging Face side does not run alone, and bridges with adapters that the Hugging Face side does not have.
+Processed weights, compatibility mode, HookedTransformer and HookedEncoder (which wrap no model) are not compared. Neither are
+models whose Hugging Face side does not run alone, nor bridges with adapters that the Hugging Face side does not have.
 """
 
 from functools import partial

@@ -190,7 +190,7 @@ class _Linearised:
             self._at_input(name, lambda x: self.cache.norm_inputs.__setitem__(name, x.detach()))
         norm = self.model.layers[0].norm(name, self.model.working_dtype)
         shift = self.cache.biased(Place("bias", layer, f"{name}.b"), norm.shift)
-        if not self.on_bridge:  # its norms divide by what passes their own HookPoint
+        if not self.on_bridge:  # its norms divide by the tensor of their HookPoint
             if self.rules.norms and norm.divides:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)

@@ -233,7 +233,7 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
         InputError: if the clean logits have NaN or infinity, or if gradients are changed or not available.
         CaptureError: if logits do not depend on a gate.
         IdentityError: if the difference is not zero, or if the model does not fulfil its equations.
-        UnsupportedModelError: if the model gives each head its own input.
+        UnsupportedModelError: if each head has its own input (`use_split_qkv_input`, `use_attn_in`).
     """
     for option in ("use_split_qkv_input", "use_attn_in"):
         if getattr(model.hooked.cfg, option, False):

@@ -118,7 +118,7 @@ class MapsBlock:
 
     `labels` are from `maps_labels`. Each of `channels` has a name, a label, the channel before it (for comparison), and the component
     between both. `columns` are further numbers of each row, by name and channel. Each of `tracks` (numbers per layer) has a title, a
-    note, columns (channel, ref, label, words), values by channel, and whether colours are stretched and columns cumulative.
+    note, columns (channel, ref, label, words) and values by channel. Its flags are stretched colours and cumulative columns.
     `coarse` means two digits, in half the space.
     """
 

@@ -84,7 +84,9 @@ def test_a_final_norm_without_a_hook_point_is_refused() -> None:
     from tl_ffblock.check import check_model
 
     model, tokens = tiny.bridge("opt", word_embed_proj_dim=16), tiny.tokens("opt", 5)
-    refusal = r"(?s)enters project_out is not .* AtbLnFfResLn .*final_layer_norm \(LayerNorm\).* layers=range\(1\)"
+    refusal = (
+        r"(?s)the input of project_out is not .* AtbLnFfResLn .*final_layer_norm \(LayerNorm\).* layers=range\(1\)"
+    )
     for call in (
         lambda: ffb.contribution_maps(model, tokens),
         lambda: ffb.contribution_maps(model, tokens, layers=-1),

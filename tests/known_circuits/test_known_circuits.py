@@ -121,9 +121,9 @@ def test_methods_that_answer_wrongly_are_refused() -> None:
         ([1], "a number by edge"),
         ({known.edges[0]: 1.0}, "lacks 74 of 75 edges"),
         (zero | {("a", "b"): 1.0}, "no edge"),
-        (zero | {known.edges[0]: float("nan")}, "gives nan for"),
-        (zero | {known.edges[0]: None}, "gives None for"),
-        (zero | {known.edges[0]: 1j}, "gives 1j for"),
+        (zero | {known.edges[0]: float("nan")}, "returned nan for"),
+        (zero | {known.edges[0]: None}, "returned None for"),
+        (zero | {known.edges[0]: 1j}, "returned 1j for"),
     ):
         with pytest.raises(InputError, match=said):
             kc.score({"mine": lambda *_, answer=answer: answer}, known)

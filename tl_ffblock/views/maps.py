@@ -250,7 +250,7 @@ def page_data(
     """
     results, first = list(runs.values()), next(iter(runs.values()))
     if scope is not None and scope not in first.values:
-        raise InputError(f"scope={scope!r}: expected one of {', '.join(first.values)}.")
+        raise InputError(f"scope={scope!r}: expected a scope of these maps, {', '.join(first.values)}.")
     run, ref_run = (list(runs).index(name) for name in compare or (next(iter(runs)),) * 2)
     steps = steps_of(first)
     changes = [_step_changes(result, steps) for result in results]
@@ -309,7 +309,7 @@ def token_maps_page(
     """
     maps = next(iter(runs.values()))
     if channel is not None and channel not in maps.channels:
-        raise InputError(f"channel={channel!r}: expected one of {', '.join(maps.channels)}.")
+        raise InputError(f"channel={channel!r}: expected a channel of these maps, {', '.join(maps.channels)}.")
     number, name = _start_map(maps, layer, channel)
     to, from_ = _largest_cell(maps[name, number], maps)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)

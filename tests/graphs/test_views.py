@@ -61,7 +61,7 @@ def test_what_flows_is_conserved_on_the_page(keep: float, family: str) -> None:
     if not flows:
         assert any("between" in heading for heading in page.columns) == (family == "llama")
     size = max(abs(node.shares[0]) for node in page.nodes)
-    leaving = np.array([dict(node.facts).get("leaves along edges not on this page", 0.0) for node in page.nodes])
+    leaving = np.array([dict(node.facts).get("outputs not on this page", 0.0) for node in page.nodes])
     entering = np.array([node.own_shares[0] + node.rest_shares[0] for node in page.nodes])
     for edge in page.edges:
         entering[edge.target] += edge.shares[0]

@@ -83,12 +83,12 @@ def test_the_command_prints_and_writes_the_card(folder: Path, capsys: pytest.Cap
     given = ["memory", "1:7", "--corpus", str(folder / "corpus.txt"), "--model", str(folder / "model")]
     assert main([*given, "--k", "2", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
-    assert "memory 1:7" in printed and "brought by" in printed and "promotes (final_norm)" in printed
+    assert "memory 1:7" in printed and "from token" in printed and "promotes (final_norm)" in printed
     card = json.loads(file.read_text())
     assert card["memory"] == "1:7" and len(card["positive"]) <= 2 and card["corpus_texts"] == 3
     given += ["--html", str(page), "--k", "1"]
     assert main([*given, "--text", "a dog and the", "--target", "bird", "--minus", "#5"]) == 0
-    assert "carries" in capsys.readouterr().out
+    assert "contributes" in capsys.readouterr().out
     html = page.read_text()
     assert '"kind":"memory"' in html and '"view":"memories"' in html
     assert main(given) == 0

@@ -41,7 +41,7 @@ def test_a_hidden_column_has_a_headline(build: Builder, cells: str, ref: str) ->
         ref=ref,
     )
     noun = "number" if cells == "none" else "share"
-    assert line == f"There is no {noun} here of what “t3” takes from “t0”: “t0” is hidden."
+    assert line == f"There is no {noun} here of the contribution of “t0” to “t3”: “t0” is hidden."
 
 
 @needs_node
@@ -78,7 +78,7 @@ def test_a_cell_that_no_prompt_has_has_a_headline(mean_of_three: AverageMaps) ->
         "const scene = await scened({ from: 3, to: 1 }); return headlineOf(scene);",
         payload=token_maps_page({"mean": named}).payload(),
     )
-    assert line == "There is no share here of what “1” takes from “3”: these maps have no such cell."
+    assert line == "There is no share here of the contribution of “3” to “1”: these maps have no such cell."
 
 
 @needs_node
@@ -150,7 +150,7 @@ def test_a_page_goes_on_when_the_selected_column_is_hidden(build: Builder, show:
     assert screen.page.locator("#headline").inner_text().endswith("“t0” is hidden.")
     screen.go("#from=0&to=3&cells=row")
     screen.tick("hide-first")
-    assert re.search("the share of “t[12]” in all that “t3” takes", screen.page.locator("#headline").inner_text())
+    assert re.search("the share of “t[12]” in all contributions to “t3”", screen.page.locator("#headline").inner_text())
     screen.choose(layer=1)
     assert screen.problems == []
 

@@ -102,7 +102,7 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     other = 100 * mean_share(prompts, "AtbLnFf", 8, "END", "S2")
     page = screen.page
     headline = page.locator("#headline").inner_text()
-    assert "takes from other tokens" in headline and percents(headline) == pytest.approx([expected], rel=6e-3)
+    assert "of other tokens' contributions to" in headline and percents(headline) == pytest.approx([expected], rel=6e-3)
     at = (mean.layers.index(8), mean.channels.index("AtbLnFf"), 2, 0)
     ends = [100 * float(end[at]) for end in (mean.as_shares().interval.low, mean.as_shares().interval.high)]
     numbers = page.locator("#card .numbers").first.inner_text().replace("95 % interval", "")
@@ -114,7 +114,7 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     pairs = page.locator("#pair-list").inner_text()
     assert len(percents(pairs)) == 3 and max(percents(pairs)) < 100
     assert "own" not in page.locator(".panel").inner_text()
-    assert "a share of the parts of all other tokens" in page.locator("#meaning").inner_text()
+    assert "a share of the row's sum over all other tokens" in page.locator("#meaning").inner_text()
     for choice in ("others", "row", "column"):
         option = page.locator(f"#cells [value={choice}]")
         assert option.evaluate("option => option.disabled") and "named positions" in str(option.get_attribute("title"))
@@ -147,7 +147,7 @@ def test_the_ends_of_shares_are_those_of_their_interval(show: Shower, prompts: l
     assert float(change.split("\u00a0")[0]) == pytest.approx(ends[1] - ends[0], rel=6e-3)
     screen.go("#layer=8&to=2&from=0&run=0&ref=&scope=" + "contributions: Atb".replace(" ", "%20"))
     headline = screen.page.locator("#headline").inner_text()
-    assert "%" not in headline and float(headline.split("takes ")[1].split(" ")[0]) == pytest.approx(
+    assert "%" not in headline and float(headline.rstrip(".").rsplit(" ", 1)[1]) == pytest.approx(
         float(mean["Atb", 8][2, 0]), rel=6e-3
     )
     screen.go("#layer=8&to=2&from=0&run=0&scope=Atb&ref=" + "contributions: Atb".replace(" ", "%20"))

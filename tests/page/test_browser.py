@@ -201,7 +201,7 @@ def test_a_difference_names_its_sides(build: Builder, show: Shower) -> None:
         size = abs(float((one - two)["Atb", 0][to, from_]))
         line = screen.page.locator("#headline").inner_text()
         said = re.fullmatch(
-            rf"Layer 0, Atb: “t{to} / u{to}” takes (\S+) {more} from “t{from_} / u{from_}” in {texts[0]} than in {texts[1]}\.",
+            rf"Layer 0, Atb: “t{from_} / u{from_}” contributes (\S+) {more} to “t{to} / u{to}” in {texts[0]} than in {texts[1]}\.",
             line,
         )
         assert said and number(said[1]) == pytest.approx(size, **SHOWN), line

@@ -91,9 +91,7 @@ def test_the_slider_says_what_it_shows(show: Shower) -> None:
     screen = opened(show, drawn())
     assert labels(screen) == {EVIL, "big", "middle", "out"}
     assert screen.page.locator(".graph-edge[data-edge]").count() == 5
-    assert (
-        "4 of the page's 7 edges and 1 that always are; they carry 91 %" in screen.page.locator(".shown").inner_text()
-    )
+    assert "4 of the page's 7 edges, and 1 that are always shown: 91 %" in screen.page.locator(".shown").inner_text()
     screen.page.locator(".amount").fill("7")
     assert labels(screen) >= {"small", "end"}
     assert "7 of the page's 7 edges" in screen.page.locator(".shown").inner_text()
@@ -120,7 +118,7 @@ def test_a_card_adds_up(show: Shower) -> None:
     assert "name of middle" in card
     assert "not on this page (7)" in card
     assert "+0.25" in card
-    assert "brought by the node itself" in card
+    assert "own contribution" in card
     assert "+0.125" in card
     assert "rank of ·b" in card
     screen.settle()

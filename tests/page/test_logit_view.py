@@ -145,8 +145,8 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
         """,
         payload=payload(maps_of(build, tokens), beside=(result,), scope="AtbLnFf"),
     )
-    assert said["sentence"] == "At the input of layer 1, −3.25 logits of it flow through “it”."
-    assert said["law"].endswith("through all tokens +7, from what enters later (biases) +1, together 8.")
+    assert said["sentence"] == "At the input of layer 1, the attribution of “it” is −3.25 logits."
+    assert said["law"].endswith("all tokens +7, later biases +1, together 8.")
     assert said["headline"].startswith("logit difference '<b onclick=x>' − ' John' = 8 logits. At the input")
     assert said["words"] == [None, 10.0, -3.25] and said["limit"] == 10.0 and said["before"] is False
     assert said["equation"] == "8 = tokens +6 · biases +2" and said["hidden"] == "“[CLS]” is hidden."
@@ -171,7 +171,7 @@ def test_a_sum_has_the_digits_of_its_terms(build: Builder) -> None:
         payload=payload(maps_of(build), beside=(given,)),
     )
     assert found[0] == "5.287 = tokens +3.287 · biases +2"
-    assert found[1].endswith("through all tokens +3.835, from what enters later (biases) +1, together 4.835.")
+    assert found[1].endswith("all tokens +3.835, later biases +1, together 4.835.")
 
 
 def test_norms_and_signed_shares_have_no_difference(build: Builder) -> None:
@@ -220,7 +220,7 @@ def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, s
     screen.page.mouse.click(x, y)
     screen.settle()
     assert screen.selection()["layer"] == "1"
-    assert "−3.25 logits of it flow through" in screen.page.locator("#headline").inner_text()
+    assert "is −3.25 logits." in screen.page.locator("#headline").inner_text()
     assert "together 8." in screen.page.locator(".logit-card").inner_text()
     assert screen.page.locator("#sentence .chip[aria-selected=true] bdi").inner_text() == HOSTILE[3]
     screen.page.mouse.move(5, 5)

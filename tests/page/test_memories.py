@@ -37,7 +37,7 @@ def test_a_card_shows_where_the_memory_fires_and_what_feeds_it(build: Builder, s
     for place in ("#where", "#reading", "#why"):
         assert not screen.page.locator(place).is_visible(), "numbers of maps, not of the memory"
     titles = screen.page.locator(".memory h2").all_inner_texts()
-    assert titles[0] == "What it writes" and len(titles) == 6
+    assert titles[0] == "Tokens of its value" and len(titles) == 6
     along = screen.page.locator(".memory-part").nth(1).locator(".chip")
     assert along.nth(3).get_attribute("aria-current") == "true", "opens where the memory is most active"
     along.nth(1).click()
@@ -45,14 +45,14 @@ def test_a_card_shows_where_the_memory_fires_and_what_feeds_it(build: Builder, s
     along.nth(3).click()
     screen.settle()
     fed = screen.page.locator(".memory-part").nth(2)
-    assert fed.locator("h2").inner_text() == "Its coefficient by token, at “t3”"
+    assert fed.locator("h2").inner_text() == "Token contributions to its activation at “t3”"
     titles = [chip.get_attribute("title") for chip in fed.locator(".chip").all()]
-    assert titles[1] == "t1 · position 1 · brings +1" and titles[0].endswith("brings 0")
-    assert "in the coefficient +3 at position 3; the bias brings +0.5" in fed.inner_text()
-    assert "−3 from here, −6 from all positions" in screen.page.locator(".memory-part").nth(3).inner_text()
+    assert titles[1] == "t1 · position 1 · contribution +1" and titles[0].endswith("contribution 0")
+    assert "With the bias, +0.5, they sum to the activation +3 at position 3." in fed.inner_text()
+    assert "−3 from this position, −6 from all positions" in screen.page.locator(".memory-part").nth(3).inner_text()
     trigger = screen.page.locator(".memory-trigger .chip")
     assert trigger.nth(2).get_attribute("aria-current") == "true"
-    assert trigger.nth(2).get_attribute("title") == "off · position 2 · brings +3 · coefficient +4"
+    assert trigger.nth(2).get_attribute("title") == "off · position 2 · contribution +3 · activation +4"
     screen.page.locator(".memory select").select_option("memory 2")
     screen.settle()
     assert "promotes" in screen.page.locator(".memory-part").first.inner_text()

@@ -276,7 +276,7 @@ def test_the_words_are_of_what_is_drawn(build: Builder, show: Shower, asked: boo
     cells, wide = ("Colour: ", "Width and colour: ") if asked else ("Cells: ", "Bands: ")
     assert bands.count() == 0 and said().startswith(cells)
     if not asked:
-        assert "the length of that vector, as a share of the lengths from all other tokens" in said()
+        assert "vector length, as a share of the lengths from all other tokens" in said()
         assert "Orange" not in said() and "Zoom in" in said()
     screen.go("#zoom=0-30,0-30")
     assert bands.count() > 0 and said().startswith(wide)
@@ -296,9 +296,9 @@ def test_the_words_are_of_what_is_drawn(build: Builder, show: Shower, asked: boo
 @pytest.mark.parametrize(
     ("changes", "amount"),
     [
-        ({"cells": "row"}, "the length of that vector, as a share of the lengths from all tokens."),
-        ({"cells": "none"}, "the length of that vector."),
-        ({"cells": "column", "read": "column"}, "a share of the lengths of all that its source gives."),
+        ({"cells": "row"}, "vector length, as a share of the lengths from all tokens."),
+        ({"cells": "none"}, "vector length."),
+        ({"cells": "column", "read": "column"}, "a share of the lengths from the same token."),
     ],
 )
 def test_a_band_is_a_length(build: Builder, changes: dict[str, str], amount: str) -> None:
@@ -325,7 +325,7 @@ def test_weights_are_no_lengths() -> None:
         model="tiny",
     )
     found = run("return takenWords(await scened({ to: 2 })).meaning;", payload=page_of(weights).payload())
-    assert found == "Bands: what “c” takes from each token through head 0: attention weight."
+    assert found == "Bands: attention of “c” to each token through head 0: attention weight."
 
 
 @pytest.mark.browser
@@ -341,7 +341,7 @@ def test_tokens_that_come_later_are_hatched(build: Builder, show: Shower) -> Non
         half = (lanes[1] - lanes[0]) / 2
         assert places() == pytest.approx([lanes[at] - half for at in sorted(later)]), address
     hatched.first.hover(force=True)
-    assert "comes later" in screen.page.locator("#tooltip").inner_text()
+    assert "a later token" in screen.page.locator("#tooltip").inner_text()
     assert screen.problems == []
 
 
@@ -415,19 +415,19 @@ def test_what_was_measured_stands_beside_what_contributes(build: Builder, show: 
     found = patching(maps.tokens)
     screen = show(maps, view="overview", beside=(attribution(maps.tokens), found, sweep(maps)), layer=1)
     screen.go("#layer=1&to=4&from=2")
-    table = screen.page.locator(".logit-card table.measured").filter(has_text="head 0")
+    table = screen.page.locator(".logit-card table.measured").filter(has_text="L1H0")
     heads = table.locator("th").all_inner_texts()
-    assert heads == ["contributes", "if removed"]
+    assert heads == ["attribution", "if removed"]
     for row in table.locator("tr").all()[1:]:
         name, _, _, shown = row.locator("td").all_inner_texts()
-        number = int(name.removeprefix("head "))
+        number = int(name.removeprefix("L1H"))
         expected = float(found.values["head"][0, number, 4])
         assert float(shown.replace("−", "-")) == pytest.approx(expected, rel=6e-3)
     effect = float(sweep(maps).effect[0, 4, 2])
     line = screen.page.locator("#card tr").filter(has_text="logit ' Mary' if removed").locator("td").first.inner_text()
     assert float(line.replace("−", "-")) == pytest.approx(effect, rel=6e-3)
     screen.go("#layer=0&to=4&from=2")
-    table = screen.page.locator(".logit-card table.measured").filter(has_text="head 0")
+    table = screen.page.locator(".logit-card table.measured").filter(has_text="L0H0")
     assert set(table.locator("td:nth-child(4)").all_inner_texts()) == {"–"}
     assert screen.problems == []
 
@@ -479,7 +479,7 @@ def test_two_results_of_one_text_are_beside_each_other(build: Builder, show: Sho
         1,
     )
     screen = show(maps, against=other, view="overview", layer=1, query=2)
-    assert screen.page.locator("h1").inner_text().startswith("What differs in “A: before” from “B: after”?")
+    assert screen.page.locator("h1").inner_text().startswith("How does “A: before” differ from “B: after”?")
     screen.page.locator(".logit [data-share='1,3']").first.hover(force=True)
     shares = [100 * by_hand(one, "AtbLnFf", 2)[1, 3] for one in (other, maps)]
     said = [
@@ -538,7 +538,7 @@ def test_two_attributions_and_their_difference_have_one_scale(show: Shower) -> N
         brought = [
             float(text.replace("−", "-")) for text in screen.page.locator(".shared .chip span").all_inner_texts()
         ]
-        assert brought == pytest.approx(expected.entering.tolist(), rel=6e-3)
+        assert brought == pytest.approx(expected.token_attributions.tolist(), rel=6e-3)
         ends.append(screen.page.locator("#figure .legend ~ text").all_text_contents()[:3])
         assert screen.page.locator("#pair").input_value() == f"{number}-{number}"
     assert ends[0] == ends[1] == ends[2]

@@ -75,7 +75,7 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     screen.page.mouse.click(*screen.point("after", 4, 1, (7, 7)))
     screen.settle()
     assert set(chosen(screen)) == {"t4", "t1"}
-    assert "the share of “t1” in what “t4” takes from other tokens" in screen.page.locator("#headline").inner_text()
+    assert "the share of “t1” in other tokens' contributions to “t4”" in screen.page.locator("#headline").inner_text()
     screen.page.locator(".chip").nth(5).click()
     screen.settle()
     assert set(chosen(screen)) == {"t5", "t1"}
@@ -98,7 +98,7 @@ def test_a_click_anywhere_selects_everywhere(build: Builder, show: Shower) -> No
     screen.page.locator("#read").click()
     screen.settle()
     words = screen.page.locator("#sentence-words").inner_text()
-    assert words.startswith("Where “") and " goes. " in words
+    assert words.startswith("Destinations of “")
     assert screen.problems == []
 
 
@@ -227,7 +227,7 @@ def test_attention_is_one_more_scope_and_heads_stand_in_the_card(build: Builder,
     assert float(shown) == pytest.approx(float(attention["head 1", 1][4, 2]), rel=6e-3)
     alone = show(html=attention.to_html(layer=1, channel="head 1"))
     alone.settle()
-    assert "weight the row's token gives" in alone.page.locator("#meaning").inner_text()
+    assert "the attention weight of the row's token to the column's" in alone.page.locator("#meaning").inner_text()
     assert alone.problems == [] and screen.problems == []
 
 

@@ -129,7 +129,9 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
     result = attribution()
     screen = opened(show, result.to_html(), view="numbers")
     heads = (
-        screen.page.locator(".number-blocks > section", has_text="What each head writes").locator(".note").inner_text()
+        screen.page.locator(".number-blocks > section", has_text="Attribution of each head")
+        .locator(".note")
+        .inner_text()
     )
     neurons = screen.page.locator(".share-table", has_text="Neurons")
     assert f"All heads sum to {typographic(significant(float(result.heads.sum())))}." in heads
@@ -168,7 +170,7 @@ def test_a_token_of_a_continuation_opens_its_overview(show: Shower) -> None:
     assert said() == ["+5", "0", "+7", "+8", "this", "why?"]
     assert hatched.count() == 2
     hatched.first.hover(force=True)
-    assert screen.page.locator("#tooltip").inner_text().endswith("comes after the target is read")
+    assert screen.page.locator("#tooltip").inner_text().endswith("after the target's position")
     _, table = screen.save("csv")
     assert [line for line in table.decode().splitlines() if '"residual stream","1"' in line and line.endswith(",6")]
     assert "logit '" in screen.page.locator("#card").inner_text()

@@ -245,7 +245,7 @@ def test_the_headline_states_the_cell(build: Builder) -> None:
         payload=payload(maps, layer=1, scope="AtbLnFf"),
     )
     assert line[0] == (
-        "Layer 1: the feed-forward block raises the share of “is” in what “he” takes from other tokens: 33.3\u00a0% → 50\u00a0%."
+        "Layer 1: the feed-forward block raises the share of “is” in other tokens' contributions to “he”: 33.3\u00a0% → 50\u00a0%."
     )
     assert line[1].startswith(line[0]) and "he is a king" in line[1]
     assert line[2] == "tiny_he-is-a-king_layer1_AtbLn-AtbLnFf_others.svg"
@@ -279,14 +279,14 @@ def test_the_headline_says_of_a_share_that_it_is_one(build: Builder) -> None:
     )
     step, alone, of = "Layer 1: the feed-forward block", "Layer 1, AtbLnFf:", "\u00a0%"
     assert lines == [
-        f"{step} lowers the share of “is” in what “he” takes from other tokens: 50{of} → 25{of}.",
-        f"{step} lowers the share of “is” in all that “he” takes: 33.3{of} → 22.2{of}.",
-        f"{step} raises the share of “he” in all that “is” gives: 33.3{of} → 50{of}.",
-        f"{step} raises what “he” takes from “is”: 1 → 2.",
-        f"{alone} of what “he” takes from other tokens, 25{of} comes from “is”.",
-        f"{alone} of all that “he” takes, 22.2{of} comes from “is”.",
-        f"{alone} of all that “is” gives, 50{of} goes to “he”.",
-        f"{alone} “he” takes 2 from “is”.",
+        f"{step} lowers the share of “is” in other tokens' contributions to “he”: 50{of} → 25{of}.",
+        f"{step} lowers the share of “is” in all contributions to “he”: 33.3{of} → 22.2{of}.",
+        f"{step} raises the share of “he” in all contributions of “is”: 33.3{of} → 50{of}.",
+        f"{step} raises the contribution of “is” to “he”: 1 → 2.",
+        f"{alone} 25{of} of other tokens' contributions to “he” come from “is”.",
+        f"{alone} 22.2{of} of all contributions to “he” come from “is”.",
+        f"{alone} 50{of} of all contributions of “is” go to “he”.",
+        f"{alone} the contribution of “is” to “he” is 2.",
     ]
 
 

@@ -26,7 +26,7 @@ def shares(*, layered: bool = False) -> TokenMaps:
         queries=(2, 3),
         causal=True,
         signed=True,
-        kind="shares of the next token's logit",
+        kind="attributions of the next token's logit",
         layered=layered,
     )
 
@@ -36,9 +36,9 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
     screen = show(html=shares().to_html())
     screen.settle()
     body = screen.page.locator("body").inner_text()
-    assert screen.page.locator("#headline").inner_text() == "“b” brings +3 to “d”."
+    assert screen.page.locator("#headline").inner_text() == "“b” contributes +3 to “d”."
     assert "ayer" not in body
-    assert "what the column's token brings to the row's (shares of the next token's logit)" in body
+    assert "the contribution of the column's token to the row (attributions of the next token's logit)" in body
     assert screen.page.locator("#sort").input_value() == "share", (
         "nothing changed, so that pairs are not sorted by change"
     )
@@ -47,7 +47,7 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
         assert not screen.page.locator(name).is_visible()
     screen.page.locator("#figure-mode").click()
     screen.settle()
-    assert "”: shares of the next token's logit, share." in screen.page.locator("#caption").inner_text()
+    assert "”: attributions of the next token's logit, share." in screen.page.locator("#caption").inner_text()
     name, _ = screen.save("csv")
     assert "layer" not in name and "__" not in name
     assert not screen.problems
@@ -111,7 +111,7 @@ def test_named_positions_have_no_numbers(show: Shower, build: Builder) -> None:
 
 
 def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
-    """Its headline is of the largest cell, each cell says its interval, and no token takes from another."""
+    """Its headline is of the largest cell, each cell says its interval, and no token contributes to another."""
     values = torch.tensor([[[0.5, -1.0, 0.25]], [[0.5, 3.0, 0.25]]])[None]
     maps = [
         TokenMaps(values * factor, ("a", "b", "c"), (9,), ("head 0", "head 1"), (2,), False, column="written at")
@@ -131,7 +131,7 @@ def test_an_average_of_what_heads_write_says_so(show: Shower) -> None:
     assert (
         "Mean of 2 prompts" in body.inner_text()
         and "interval (bootstrap over prompts). IO:b, END:c." in body.inner_text()
-        and "takes" not in body.inner_text()
+        and "contribution of “" not in body.inner_text()
     )
     assert not screen.problems
 

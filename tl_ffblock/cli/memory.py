@@ -127,14 +127,14 @@ COMMAND = Command(
 
 def _print(card: "MemoryCard") -> None:
     say(f"memory {card.memory} of {card.model}, {card.corpus_texts} texts", style="bold")
-    columns = {"": True, "coefficient": True, "text": True, "ends in": False, "next": False, "brought by": False}
+    columns = {"": True, "coefficient": True, "text": True, "ends in": False, "next": False, "from token": False}
     for title, triggers in (("largest coefficients", card.positive), ("most negative ones", card.negative)):
         if triggers:
             console().print(table(title, columns, _triggers(triggers)))
         else:
             say(f"{title}: it never had one in these texts")
     if card.text is not None and card.text.carried is not None:
-        say(f"carries {sum(card.text.carried):+.4f} to {card.text.target} in the text")
+        say(f"contributes {sum(card.text.carried):+.4f} to {card.text.target} in the text")
     if card.value is None:
         say("its value cannot be read as tokens: the model was saved without its head")
         return

@@ -23,7 +23,7 @@ from tl_ffblock.files import TensorFile
 from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
-from tl_ffblock.result import Result, as_described, views
+from tl_ffblock.result import Result, as_described
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tables import TABLES, Arithmetic, ExpertTable, HeadTable, ScopeTable, alike, combined, pairwise
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
@@ -378,9 +378,15 @@ class ContributionMaps(Result):
         return super().figure(title=title, caption=caption, **drawn)
 
     def to_circuitsvis(
-        self, scope: str, layer: int, *, kind: Literal["pattern", "heads"] = "pattern", height: int = 640
+        self,
+        scope: str,
+        layer: int,
+        *,
+        head: int | None = None,
+        kind: Literal["pattern", "heads"] = "pattern",
+        height: int = 640,
     ) -> Any:
-        """One map as CircuitsVis's `AttentionPattern`, or its heads as `AttentionHeads`.
+        """One map, of all heads or of one, as CircuitsVis's `AttentionPattern`, or the heads as `AttentionHeads`.
 
         CircuitsVis's Python functions are not used, since they use the network at every display and execute tokens as HTML. The
         script is that of the installed wheel, tokens are visible and escaped, the mask is the model's and the scale the data's.
@@ -388,7 +394,8 @@ class ContributionMaps(Result):
         Args:
             scope: Scope of the map.
             layer: Layer number, negative ones from the end.
-            kind: "pattern", or "heads" for maps with heads.
+            head: A head, for maps with heads; None means the map of the layer.
+            kind: "pattern", or "heads" for all heads of maps with heads.
             height: Height of the frame in pixels.
 
         Raises:
@@ -396,7 +403,9 @@ class ContributionMaps(Result):
             ScopeKeyError: if a scope is missing, or the maps have no heads.
             ModuleNotFoundError: if CircuitsVis is not installed.
         """
-        return views().circuitsvis_view(self, scope, layer, kind, height)
+        maps = self.token_maps(scope, heads=kind == "heads" or head is not None)
+        channel = scope if kind == "pattern" else None
+        return maps.to_circuitsvis(layer, channel if head is None else f"head {head}", height=height)
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
         error, scope, layer, query = self.worst_completeness()

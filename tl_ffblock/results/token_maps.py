@@ -170,7 +170,7 @@ class TokenMaps(Result):
             ScopeKeyError: if there is no such channel.
             ModuleNotFoundError: if CircuitsVis is not installed.
         """
-        return views().circuitsvis_view(self, channel, layer, "heads", height)
+        return views().circuitsvis_view(self, channel, layer, height)
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """Cells that can be non-zero: all, or key <= query in a causal model."""

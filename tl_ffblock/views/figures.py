@@ -244,9 +244,9 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
             both = numbers if number else np.concatenate([each for _, each, *_ in panels[:2]])
             _scale(figure, image, both, bars[number], percent)
     layer = f"Layer {start.layer}: " if data.layered else ""
-    unit = "share of what each row takes from the other tokens" if percent else block.labels["unit"]
-    said = f"{data.model}. Row: the token that takes; column: the token it takes from. Cell: {unit}."
-    said += " Change in points, orange more, violet less." if against is not None and percent else ""
+    unit = "share of the row's sum over other tokens" if percent else block.labels["unit"]
+    said = f"{data.model}. Row: destination; column: source. Cell: {unit}."
+    said += " Change in points; orange: more, violet: less." if against is not None and percent else ""
     return _framed(figure, f"{layer}{block.labels['title']}", said)
 
 
@@ -303,7 +303,7 @@ def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> 
     place.set(xlabel="head", ylabel="layer")
     place.spines[:].set_visible(False)
     _scale(figure, image, cells, {"ax": [place]}, bool(block.labels["shares"]))
-    said = f"{data.model}. Each small map: rows take, columns give. Cell: {block.labels['unit']}."
+    said = f"{data.model}. Each small map: rows are destinations, columns sources. Cell: {block.labels['unit']}."
     return _framed(figure, f"All heads: {block.labels['title']}", said)
 
 
@@ -331,7 +331,7 @@ def _head_figure(data: PageData, block: MapsBlock, width: float | None) -> Any:
             place.text(x, at, _cut(run.tokens[at]), ha=side, va="center", fontsize=6.5, parse_math=False)
     place.set_axis_off()
     layer = f"Layer {data.start.layer}, {name}" if data.layered else name
-    said = f"{data.model}. The token on the left takes from the token on the right; darkest {limit:.3g}"
+    said = f"{data.model}. A line: destination (left) and source (right); darkest {limit:.3g}"
     return _framed(figure, f"{layer}: {block.labels['title']}", f"{said} ({block.labels['unit']}).")
 
 
@@ -548,7 +548,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
         grid[0][1].tick_params(labelleft=False)
     place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
     unit = f" {block['unit']}" if block["unit"] else ""
-    arcs = " Arcs: heads that carry from token to token." if block["edges"] else ""
+    arcs = " Arcs: attention heads between positions." if block["edges"] else ""
     said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most "
     said += f"{typographic(significant(limit))}{unit}.{arcs} {SIGNS}"
     return _framed(figure, f"{block['question']} {typographic(significant(block['value']))}{unit}", said)
@@ -582,8 +582,8 @@ def _taken_figure(data: PageData, width: float | None) -> Any:
     place.set(xlim=(-0.6, after.shape[1] - 0.4), ylim=(len(after) - 0.5, -0.5), ylabel="layer")
     ends = f"{limit:.0%}" if percent else typographic(significant(limit))
     compared = "" if before is after else f" Orange: more than before ({before_of}); violet: less."
-    said = f"{data.model}. Bands: what “{run.tokens[start.to]}” takes from each token, {start.scope}; widest {ends}.{compared}"
-    return _framed(figure, f"What “{run.tokens[start.to]}” takes from the others", said)
+    said = f"{data.model}. Bands: contributions of each token to “{run.tokens[start.to]}”, {start.scope}; widest {ends}.{compared}"
+    return _framed(figure, f"Contributions of the other tokens to “{run.tokens[start.to]}”", said)
 
 
 def _draw_bands(
@@ -633,7 +633,7 @@ def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> 
         drawn |= {
             "rows": [row["name"] for row in data.rows],
             "values": torch.stack([row["shares"] for row in data.rows]),
-            "note": "Each row is a token that was said, each column a token before it.",
+            "note": "Each row is a token of the continuation, each column an earlier token.",
         }
     title = f"{data.heading}: {data.maps[0]['title'].lower()}" if data.maps else data.heading
     named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}

@@ -18,23 +18,21 @@ from tl_ffblock.results.tokens import shortened, visible
 from tl_ffblock.views.registry import page_of, panel_of
 
 _FLOW = (
-    "What flows through one position. What enters a node sums to it: along lines, its own (biases), and what is not on the page. "
+    "The flow through one position. The inputs of a node sum to it: edges, its own (biases), and edges that are not on the page. "
     "The word of the stream is the top token of its vector through the model's own read-out (a logit lens). A component has a word "
-    "where its top token is the target's. Both correlate and prove nothing. Colours are shares of the target through all layers, with "
-    "patterns and norm scales those of the forward pass; a node's own counts wherever it goes, other positions too."
+    "where its top token is the target's. Both are correlations. Colours are attributions of the target through all layers, with "
+    "patterns and norm scales of the forward pass; those of a node include paths through other positions."
 )
 _LAYERED = (
-    "Paths of the target from the tokens through all layers: what flows into a node, and its own bias, flows out of it. Rows are "
+    "Paths from the tokens to the target through all layers: inputs and the own bias of a node sum to its outputs. Rows are "
     "positions, columns layers: the residual stream at a layer's input, then heads, the stream between, and the feed-forward. "
-    "Patterns and norm scales are those of the forward pass, so that what only decides where a head looks has no path."
+    "Patterns and norm scales are those of the forward pass: queries and keys have no paths."
 )
 _ESTIMATES = (
     "Estimated changes of the target if a receiver alone read a sender's output of the corrupted run (edge attribution patching). "
     "Columns are layers: inputs of heads, heads, feed-forwards."
 )
-_FOLDED = (
-    " Where nothing that is shown enters or leaves the stream of a position for some layers, one line stands for them."
-)
+_FOLDED = " One line replaces layers in which no shown edge enters or leaves the stream of a position."
 _EFFECTS = (
     "Measured changes of the target if a receiver alone reads a sender's output of the corrupted run (path patching). Columns are "
     "layers: inputs of heads, heads, feed-forwards."
@@ -289,7 +287,7 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
     rest = np.array(node.rest_shares or (0.0,) * len(graph.targets)) + hidden[0]
     common: dict[str, Any] = dict(column=column, lane=lane, shares=node.shares, own_shares=node.own_shares)
     common |= dict(rest_shares=tuple(rest.tolist()), short=_short(graph, node))
-    left = [("leaves along edges not on this page", float(hidden[1, 0]))] if hidden[1].any() else []
+    left = [("outputs not on this page", float(hidden[1, 0]))] if hidden[1].any() else []
     if isinstance(node, FlowNode):
         says = tuple(visible(token) for token in node.tokens)
         facts = [("layer", float(node.layer or 0)), ("norm", node.norm)]

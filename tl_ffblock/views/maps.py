@@ -62,7 +62,7 @@ HEADS_BYTES = 3_000_000
 MOST_MAPS = 12
 # Significant digits of a memory's card.
 CARD_DIGITS = 5
-CONTRIBUTES = "the length of the part of the row's vector that the column's token brought"
+CONTRIBUTES = "the length (norm) of the contribution vector of the column's token to the row"
 NORM = "norm, in units of the residual stream"
 _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
@@ -446,15 +446,15 @@ def token_maps_block(
     cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
     cells = cells if len(kept) == len(maps.layers) else cells[kept]
     values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
-    meanings = {ATTENTION: "how much weight the row's token gives to the column's", SHARES: CONTRIBUTES}
-    brings = _more(maps.sides) if maps.sides else f"what the column's token brings to the row's ({maps.kind})"
+    meanings = {ATTENTION: "the attention weight of the row's token to the column's", SHARES: CONTRIBUTES}
+    other = _more(maps.sides) if maps.sides else f"the contribution of the column's token to the row ({maps.kind})"
     sized = maps.signed or not maps.whole
     return MapsBlock(
         labels=maps_labels(
             title=maps.kind,
             short="weight" if weights else "share" if shared else "value",
             unit="attention weight" if weights else maps.kind,
-            meaning=meanings.get(maps.kind, brings),
+            meaning=meanings.get(maps.kind, other),
             axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
             signed=maps.signed,
             sides=maps.sides,
@@ -501,14 +501,12 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
         own = shares(cells, "row")[:, rows, list(queries)]
         shared[name] = 1 - own.where(cells.sum(dim=-1) != 0, torch.nan).nanmean(dim=1)
     columns = [_column(n, None, n.removeprefix("head "), f"share from other tokens, {n}") for n in values]
-    note = "Dark: more comes from other tokens than elsewhere (mean share of a row)."
+    note = "Dark: a larger share from other tokens (mean over rows)."
     return _track("from others", note, columns, shared, stretched=True) | {"values": rounded(shared, FULL_DIGITS)}
 
 
-def circuitsvis_view(
-    maps: ContributionMaps | TokenMaps, name: str | None, layer: int, kind: Literal["pattern", "heads"], height: int
-) -> PageView:
-    """Page of one map by CircuitsVis, or of all its heads. Arguments are those of `to_circuitsvis` of both classes.
+def circuitsvis_view(maps: TokenMaps, name: str | None, layer: int, height: int) -> PageView:
+    """Page of one map by CircuitsVis, or of all channels of a layer. Arguments are those of `TokenMaps.to_circuitsvis`.
 
     Raises:
         InputError: if the maps are not square.
@@ -519,15 +517,9 @@ def circuitsvis_view(
             "Compute maps of all queries, or use to_html."
         )
     number = layer_number(layer, maps.layers)
-    if isinstance(maps, TokenMaps):
-        of, heads = name or maps.kind, maps.channels if name is None else ()
-        cells = maps.values[maps.layers.index(number)] if name is None else maps[name, number]
-        page = token_maps_page({"run": maps}, layer=number, channel=name)
-    else:
-        of, heads = str(name), maps.heads.channels if kind == "heads" else ()
-        cells = (maps.heads if kind == "heads" else maps.values)[of, number]
-        page = page_data({"run": maps}, layer=number, scope=of)
-    cells = cells.detach().cpu().float()
+    heads = maps.channels if name is None else ()
+    cells = (maps.values[maps.layers.index(number)] if name is None else maps[name, number]).detach().cpu().float()
+    page = token_maps_page({"run": maps}, layer=number, channel=name)
     limit = float(cells.abs().max()) or 1.0
     properties = {
         "attention": cells.tolist(),
@@ -537,7 +529,7 @@ def circuitsvis_view(
         "maskUpperTri": maps.causal,
     }
     by_head = {"attentionHeadNames": list(heads)} if heads else {}
-    heading = f"{maps.model}, layer {number}, {of}{' by head' if heads else ''}"
+    heading = f"{maps.model}, layer {number}, {maps.kind if name is None else name}"
     component: Any = "AttentionHeads" if heads else "AttentionPattern"
     html = component_page(component, properties | by_head, heading=heading)
     return iframe(html, height=height, title=heading, still=still_of(page))
@@ -676,7 +668,7 @@ def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[d
     ]
     if not columns:
         return []
-    note = "Dark: the step changed most which tokens matter (1 − Spearman's ρ between maps, up to {:.2g}; 0 is the same order)."
+    note = "Dark: the step changed the ranking of token pairs most (1 − Spearman's ρ between maps, up to {:.2g}; 0 is the same order)."
     largest = max(float(change.nan_to_num(0).max()) for change in (*by_step.values(), *since_block.values()))
     tracks = [_track("by each step", note.format(largest), columns, by_step)]
     if len(since_block) > 1:

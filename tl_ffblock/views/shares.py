@@ -23,6 +23,7 @@ from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.interventions.sweeps import ContributionSweep
+from tl_ffblock.metrics import CENTRED_LOGIT
 from tl_ffblock.numerals import QUOTED, scientific, significant, typographic, typographic_words
 from tl_ffblock.page import (
     DataBlock,
@@ -49,8 +50,8 @@ from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
 OVERLAP = (
     "Heads and neurons are another decomposition of the same total. Within a layer, heads, residual stream and later biases sum "
-    "to the target, and so do neurons, residual stream and later biases. Shares of different layers, and of heads and neurons, "
-    "overlap, because later layers read earlier ones and neurons read heads."
+    "to the target, and so do neurons, residual stream and later biases. Attributions of different layers, and of heads and "
+    "neurons, overlap, because later layers read earlier ones and neurons read heads."
 )
 """Which attributions sum to the target, for pages."""
 DIRECT = (
@@ -139,7 +140,7 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
         page = token_maps_page({"run": edges}, view="overview", beside=result)
         (run,) = page.runs
         return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
-    heading = f"shares of the {result.quantity}, rules “{result.rules}”"
+    heading = f"attributions of the {result.quantity}, rules “{result.rules}”"
     blocks = {LOGIT: _logit_block(result, ""), **blocks}
     return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
 
@@ -151,7 +152,7 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
     block = NumbersBlock(
         heading=typographic_words(f"{result.target} = {significant(result.value, 4, '-')}"),
         facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
-        rows=(_row(typographic_words(result.target), result.value, result.entering, result.sums()),),
+        rows=(_row(typographic_words(result.target), result.value, result.token_attributions, result.sums()),),
         maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
         tables=tuple(_tables(result, tokens)),
     )
@@ -237,7 +238,10 @@ def lens_page(result: LogitLens) -> PageData:
         named = [(f"{name}: {most}", probability) for name, most, probability in entries]
         note = "The most probable tokens of each row, and the probability of the first."
         tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named})
-    rows, note = ("row", result.names), "What each row of the residual stream gives, normalised with its own scale."
+    rows, note = (
+        ("row", result.names),
+        "The target read from each row of the residual stream, normalised with its own scale.",
+    )
     shown = (
         [] if result.values is None else [shares_map("Target", note, rows, ("", ("target",)), result.values[:, None])]
     )
@@ -549,7 +553,7 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
     numbers = {
         "value": result.value,
         "sums": [*result.sums().items()],
-        "entering": result.entering,
+        "entering": result.token_attributions,
         "residual": result.residual,
         "biases": [*((bias, layer, share) for (bias, share), layer in biases), *edits],
         "heads": result.heads.sum(dim=-1) if "heads" in result.parts else None,
@@ -657,7 +661,7 @@ def _question(result: Attribution) -> str:
     target, quantity = (name.removeprefix("difference of ") for name in (result.target, result.quantity))
     words = [re.fullmatch(QUOTED, word) for word in re.split(r" - (?=['\"])", target.removeprefix(quantity).strip())]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
-    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", "logit over the mean logit"):
+    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", CENTRED_LOGIT):
         return f"Why {' and not '.join(asked)}?{' Difference:' * (target != result.target)}"
     return f"What makes the {typographic_words(result.target)}?"
 
@@ -680,9 +684,7 @@ def _sums_up(error: float, linear: bool) -> str:
     """Sentence on the sums at all layers and their largest relative error, for complete rules."""
     of = "" if linear else "'s first-order form"
     exact = typographic(scientific(error))
-    return (
-        f"✓ At every layer what flows and the biases that enter later sum to the target{of}, to {exact} of their sizes."
-    )
+    return f"✓ At every layer the attributions of all positions and later biases sum to the target{of}, to {exact} of their sizes."
 
 
 def _unit(quantity: str) -> str:
@@ -707,10 +709,10 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
     }
     return MapsBlock(
         labels=maps_labels(
-            title=f"shares of the {target}",
+            title=f"attributions of the {target}",
             short="share",
             unit=f"signed share of the {target}",
-            meaning=f"what the contribution of the column's token to the row's vector carries to the {target}",
+            meaning=f"the attribution of the {target} to the contribution of the column's token to the row",
             signed=True,
             cells="none",
         ),
@@ -728,17 +730,17 @@ def _row(name: str, value: float, shares: Tensor, sums: Mapping[str, float]) -> 
 def _maps(result: Attribution, tokens: tuple[str, ...], parts: Sequence[str]) -> Iterator[dict[str, Any]]:
     boundaries = (*map(str, range(result.n_layers)), "end")
     if "residual" in parts:
-        note = "What reaches the target through the residual stream of each position, at each layer's input and at the end."
+        note = "Attribution through the residual stream of each position, at each layer's input and at the end."
         yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
     if "heads" in parts and "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
         total = typographic(significant(float(by_head.sum())))
         sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP
-        note = f"What each head writes, summed over positions; point at one for the largest of its parts. All heads sum to {total}. {sums}"
+        note = f"Attribution of each head, summed over positions; point at a head for its largest terms. All heads sum to {total}. {sums}"
         heads = tuple(map(str, range(by_head.shape[1])))
         yield shares_map("Heads", note, ("layer", boundaries[:-1]), ("head", heads), by_head, _details(result, tokens))
     if "mlps" in result.parts:
-        note = f"What each feed-forward writes at each position. All sum to {typographic(significant(float(result.mlps.sum())))}."
+        note = f"Attribution of each feed-forward at each position. All sum to {typographic(significant(float(result.mlps.sum())))}."
         yield shares_map("Feed-forwards", note, ("layer", boundaries[:-1]), ("position", tokens), result.mlps)
 
 
@@ -759,7 +761,7 @@ def _details(result: Attribution, tokens: tuple[str, ...]) -> dict[str, Any]:
 
 def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     named = {
-        "What the tokens' shares are of": [*result.embedding_sums().items()],
+        "Terms of the tokens' attributions": [*result.embedding_sums().items()],
         "Biases": [*largest_first(result.biases.items(), MOST_ENTRIES)],
         "Edits of your hooks": [*largest_first(result.edits.items(), MOST_ENTRIES)],
     }

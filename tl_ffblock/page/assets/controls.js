@@ -169,10 +169,10 @@ function markSorts({ maps, selection }) {
 function markCells({ data, selection }) {
   const made = makesShares(data, selection);
   const partial = data.queries.length < data.words.length;
-  const why = made ? "" : "Shares need all that a row takes from, of each prompt alone; this page has named positions or means. Choose maps of shares, where the page has them.";
+  const why = made ? "" : "Shares need every source of a row, in each prompt alone; this page has named positions or means. Choose maps of shares if the page has them.";
   for (const choice of byId("cells").options) {
     choice.disabled = choice.value !== "none" && (!made || (choice.value === "column" && partial));
-    choice.title = choice.value === "none" ? "" : why || (choice.value === "column" && partial ? "needs every row; this result holds some only" : "");
+    choice.title = choice.value === "none" ? "" : why || (choice.value === "column" && partial ? "needs every row; this result has only some" : "");
   }
   byId("cells").title = why;
   writeText(byId("cells").querySelector("[value=none]"), data.block(selection.scope).short);
@@ -199,9 +199,9 @@ export function markControls(scene, { controls, withoutOwn = false }) {
 
 /* Keys and gestures, as the help has them. */
 const KEYS = [
-  ["arrows", "read cells of a map; in the overview another layer or token"], ["Enter", "selects the cell"], ["Alt + arrows", "another layer, another row"], ["[ and ]", "the step before, the step after"],
+  ["arrows", "another cell of a map; in the overview another layer or token"], ["Enter", "selects the cell"], ["Alt + arrows", "another layer, another row"], ["[ and ]", "the step before, the step after"],
   ["/", "find a token or a position"], ["z, Esc", "zoom in, back out"], ["drag", "zooms into a part of a map"], ["Shift + click", "on a token: the other end of the cell; on a head: this one alone"], ["f", "files, link, caption"],
-  ["Back", "undoes; the address holds what is selected"],
+  ["Back", "undoes; the address stores the selection"],
 ];
 
 /** The help, and what the view draws. */

@@ -11,7 +11,7 @@ function save(blob, name) {
   const link = element("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  byId("copied").textContent = `saved as ${name}${window.parent === window ? "" : ", unless this frame may not save files"}`;
+  byId("copied").textContent = `saved as ${name}${window.parent === window ? "" : ", unless this frame blocks downloads"}`;
 }
 
 function nameOf({ scene }, ending, view) {
@@ -26,7 +26,7 @@ function pictureName(bench, { scene }, ending) {
   return fileName(scene, { ...words, file: [...words.file, ...made] }, ending);
 }
 
-const NOTHING_DRAWN = "nothing is drawn here that could be saved";
+const NOTHING_DRAWN = "this view has nothing to save";
 
 function saveSvg(bench) {
   const figure = figureOf(bench);
@@ -64,7 +64,7 @@ function saveCsv(bench, view) {
   const table = view.table(bench.scene);
   if (!table) { byId("copied").textContent = NOTHING_DRAWN; return; }
   const count = table.count * table.head.length;
-  if (count > CSV_NUMBERS) { byId("copied").textContent = `${formatNumber(count)} numbers are too many for one file; in Python .to_dataframe() has them`; return; }
+  if (count > CSV_NUMBERS) { byId("copied").textContent = `${formatNumber(count)} numbers are too many for one file; use .to_dataframe() in Python`; return; }
   save(new Blob([csvText(table)], { type: "text/csv;charset=utf-8" }), nameOf(bench, "csv", view));
 }
 
@@ -77,7 +77,7 @@ async function copyText(content, note) {
   } catch {
     byId("caption").textContent = content;
     byId("figure-tools").hidden = false;
-    byId("copied").textContent = "this frame may not copy: the words stand below";
+    byId("copied").textContent = "this frame blocks copying: select the text below";
   }
 }
 
@@ -105,7 +105,7 @@ export function markExports(bench) {
   for (const id of ["save-png", "save-svg", "save-csv"]) {
     const there = Boolean(id === "save-csv" ? view.table : view.figure);
     byId(id).disabled = !there;
-    byId(id).title = there ? "" : "this view has no such file; PDF (print) has what is seen";
+    byId(id).title = there ? "" : "this view has no such file; use PDF (print)";
   }
   byId("caption").textContent = captionNow(bench);
 }

@@ -61,7 +61,7 @@ function writtenLines(lines, { size, ...attributes }, y, fill) {
 /**
  * The view in the size asked for, with a headline above and note, sentence, model and version below; null where the view has no
  * drawing. A view's drawing is `{ groups, width, height }`, at most `scene.room` high where that is not 0; a group has a place,
- * `pictures` of cells in it, and SVG nodes over these. On screen and slides the file is no wider than what is drawn; on paper it is
+ * `pictures` of cells in it, and SVG nodes over these. On screen and slides the file is at most as wide as what is drawn; on paper it is
  * as wide as its column.
  */
 export function figureOf(bench) {

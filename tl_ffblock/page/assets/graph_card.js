@@ -1,4 +1,4 @@
-/* The card of a node: what it says, and what it is the sum of. */
+/* The card of a node: its tokens, and the edges that sum to it. */
 
 import { plainNumber, signedNumber } from "./graph_words.js";
 import { element } from "./svg.js";
@@ -52,15 +52,15 @@ function factsTable(scene, node) {
 /** The card of a node, or what to do where none is chosen. */
 export function nodeCard(scene, index, go) {
   const { data, target } = scene;
-  if (index === null) return [element("p", { className: "note", textContent: "Choose a node: its card says what it writes as tokens, and what it is the sum of." })];
+  if (index === null) return [element("p", { className: "note", textContent: "Choose a node to see its tokens, inputs and outputs." })];
   const node = data.nodes[index];
-  const own = (node.own_shares[target] ?? 0) !== 0 ? [{ name: "brought by the node itself", size: null, shares: node.own_shares }] : [];
+  const own = (node.own_shares[target] ?? 0) !== 0 ? [{ name: "own contribution", size: null, shares: node.own_shares }] : [];
   const rest = node.unseen ? [{ name: `not on this page${node.unseen > 1 ? ` (${node.unseen})` : ""}`, size: null, shares: node.rest_shares }] : [];
   const entering = neighbours(data, index, "target", target);
   const says = node.says.length ? [element("div", { className: "says" }, node.says.map((token) => element("bdi", { textContent: token })))] : [];
   return [
     element("h2", { textContent: node.name }), ...says, factsTable(scene, node),
-    ...edgeTable(scene, "What enters it", entering, "source", go, [...own, ...rest]),
-    ...edgeTable(scene, "Where it goes", neighbours(data, index, "source", target), "target", go, []),
+    ...edgeTable(scene, "Inputs", entering, "source", go, [...own, ...rest]),
+    ...edgeTable(scene, "Outputs", neighbours(data, index, "source", target), "target", go, []),
   ];
 }

@@ -86,7 +86,7 @@ function graphLegend(drawn) {
   const beyond = data.nodes.some(({ shares }) => Math.abs(shares[target] ?? 0) > limit * 1.0001);
   const share = data.targets.length ? [element("span", {}, [`share ${beyond ? "≤ " : ""}−${plainNumber(limit)}`, swatch, `${beyond ? "≥ " : ""}+${plainNumber(limit)}`])] : [];
   const others = data.edges.some((edge) => !(edge.unit in data.widths)) ? [element("span", { textContent: "dashed: a number, not a width" })] : [];
-  const inked = drawn.inks === "entropy" ? [element("span", {}, ["entropy of the tokens that a node says, and of its edges onward: 0", clarity, `${plainNumber(drawn.flattest)} nats`])] : share;
+  const inked = drawn.inks === "entropy" ? [element("span", {}, ["entropy of a node's tokens; an edge has that of its source: 0", clarity, `${plainNumber(drawn.flattest)} nats`])] : share;
   return [...inked, element("span", { textContent: `width: ${Object.values(data.widths).join("; ")}` }), ...others];
 }
 
@@ -125,7 +125,7 @@ function graphControls({ data }, go) {
   return { host, tell };
 }
 
-/** Brings a node into sight; in the middle, where it is asked for. */
+/** Scrolls to a node; in the middle, where it is asked for. */
 function bringIntoSight(host, { layout: { places, size }, part }, index, middle = false) {
   if (!places.has(index)) return;
   const [left, top, width, height] = [places.get(index).x, places.get(index).y, size.width, size.height].map((length) => length * part);
@@ -175,7 +175,7 @@ export function graphLens(scene, go, width) {
   const host = element("div", { className: "graph", tabIndex: 0 });
   const [legend, above] = [element("div", { className: "note graph-legend" }), element("div", { className: "graph-overview" })];
   host.setAttribute("role", "application");
-  host.setAttribute("aria-label", "graph; arrow keys go from node to node, Escape lets go");
+  host.setAttribute("aria-label", "graph; arrow keys choose a node, Escape none");
   above.setAttribute("aria-hidden", "true");
   const now = { scene, drawn: graphScene(scene), picture: null, small: null, above, made: "", opened: false };
   const controls = graphControls(now.drawn, go);

@@ -28,7 +28,7 @@ export function frameSeen(overview, host, layout) {
   for (const [name, value] of Object.entries(seen)) overview.querySelector(".graph-window").setAttribute(name, value);
 }
 
-/** Brings the place under a pointer on the overview into the middle of the picture's. */
+/** Centres the picture on the place under a pointer on the overview. */
 export function goFrom(overview, host, layout, event) {
   const box = overview.getBoundingClientRect();
   host.scrollLeft = ((event.clientX - box.left) / box.width) * layout.width - host.clientWidth / 2;

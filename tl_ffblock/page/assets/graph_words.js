@@ -17,9 +17,9 @@ function percent(part) {
 
 export function shownText(data, shown, order, amount) {
   const fixed = data.edges.length - order.length;
-  const by = data.targets.length ? "the sizes of all shares that can be hidden" : "the sizes of all edges that can be hidden";
-  const always = fixed ? ` and ${fixed} that always are` : "";
-  return `${amount} of the page's ${order.length} edges${always}; they carry ${percent(shown.carried)} of ${by}. What is hidden stays in the sums of the cards.`;
+  const by = data.targets.length ? "the absolute attributions that can be hidden" : "the sizes of all edges that can be hidden";
+  const always = fixed ? `, and ${fixed} that are always shown` : "";
+  return `${amount} of the page's ${order.length} edges${always}: ${percent(shown.carried)} of ${by}. Sums in the cards include hidden edges.`;
 }
 
 export function targetText(target) {

@@ -18,7 +18,7 @@ function gridCells({ data, selection }) {
   return allowsShares(headBlock(data, selection)[1]) ? selection.cells : "none";
 }
 
-/** The channels that have a column. Of shares of the others the residual has none, because all it brings a token is the token's own. */
+/** The channels that have a column. Of shares of the others the residual has none, because it contributes to the token itself only. */
 function gridKeys(scene) {
   const { data, selection } = scene;
   const { channels } = headBlock(data, selection)[1];
@@ -29,7 +29,7 @@ function gridKeys(scene) {
 
 function gridNote(scene) {
   const without = gridKeys(scene).length < headKeysOf(scene.data, scene.selection).length;
-  return GRID_NOTE + (without ? " The residual brings each token only its own, so it has no shares of the others and no column." : "");
+  return GRID_NOTE + (without ? " The residual connection contributes to the token itself only: it has no column." : "");
 }
 
 /** Whether a column's head is among those that are chosen; where none is, all are. */
@@ -111,7 +111,7 @@ export function gridWords(scene) {
   const [name, block] = headBlock(data, selection);
   const cells = gridCells(scene);
   return {
-    headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer; each of its cells: ${cellMeaning(block, cells)}.`,
+    headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer. A cell: ${cellMeaning(block, cells)}.`,
     place: "all layers", shown: `${block.title}, all heads`, remark: "", note: gridNote(scene), exact: block.exact, method: "", file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
   };
 }

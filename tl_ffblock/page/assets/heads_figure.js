@@ -6,7 +6,7 @@ import {
   linesPlace, paintLines, segmentBars, segmentsShown, shownHeads,
 } from "./heads_view.js";
 import { formatChange, formatNumber } from "./numbers.js";
-import { cannotSee, tokenWords } from "./phrases.js";
+import { cannotSee, pairWords, tokenWords } from "./phrases.js";
 import { labelsOf, ownColumn } from "./scene.js";
 import { rectangle, svg, text, textWidth } from "./svg.js";
 
@@ -68,7 +68,7 @@ function headsHeadline(scene) {
   const valueOf = (key) => (selection.words ? headMap(scene, key) : data.matrix(selection.run, key, selection.layer))[row * axes.nColumns + column];
   const sizes = shownHeads(data, selection).map((index) => ({ name: block.channels[index].name, value: scene.hidden.has(column) ? NaN : valueOf(keys[index]) }));
   const known = sizes.filter(({ value }) => Number.isFinite(value)).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
-  if (!known.length) return `There is no number here of what ${to} takes from ${from}.`;
+  if (!known.length) return `There is no number here of the ${pairWords(block, to, from)}.`;
   const [{ name, value }] = known;
   const most = known.length > 1 ? ` has the largest ${block.short} of the ${known.length} shown` : `: ${block.short}`;
   return `Layer ${selection.layer}, from ${from} to ${to}: ${name}${most}${known.length > 1 ? ":" : ""} ${block.signed ? formatChange(value, false) : formatNumber(value)}.`;
@@ -78,7 +78,7 @@ function headsHeadline(scene) {
 function betweenWords({ data, selection }) {
   if (selection.between === "") return "";
   const [to, from] = selection.between.split("-").map((index) => data.segments[Number(index)][0]);
-  return ` Only lines to ${to} from ${from} are drawn.`;
+  return ` Drawn: lines from ${from} to ${to} only.`;
 }
 
 export function headsWords(scene) {
@@ -87,7 +87,7 @@ export function headsWords(scene) {
   const shown = shownHeads(data, selection);
   const named = shown.length < block.channels.length ? shown.map((index) => block.channels[index].name).join(", ") : "all heads";
   return {
-    headline: headsHeadline(scene), meaning: `Each line joins a row of a head's map (left) with a column (right): ${block.meaning}.`,
+    headline: headsHeadline(scene), meaning: `A line joins the destination (left) and the source (right) of a cell of a head's map: ${block.meaning}.`,
     place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: `${headsNote(scene, headLines(scene).limit)} Those of ${tokenWords(scene, ownColumn(scene))} stand out.${betweenWords(scene)}`, exact: block.exact, method: "",
     file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads", ...(selection.between ? [`segments${selection.between}`] : [])],
   };

@@ -1,4 +1,4 @@
-/* View: lines between tokens, one colour a head; to the left who takes, to the right where from. */
+/* View: lines between tokens, one colour a head; destinations to the left, sources to the right. */
 
 import { placed } from "./cells.js";
 import { option } from "./controls.js";
@@ -83,7 +83,7 @@ function headButtons(scene, go) {
 function betweenChoice(scene, go) {
   const { segments } = scene.data;
   if (segments.length < 2) return [];
-  const pairs = segments.flatMap(([to], row) => segments.map(([from], column) => [`${row}-${column}`, `${to} takes from ${from}`]));
+  const pairs = segments.flatMap(([to], row) => segments.map(([from], column) => [`${row}-${column}`, `${from} → ${to}`]));
   const options = pairs.filter(([value]) => isBetween(scene.data, value)).map(([value, label]) => option(value, label));
   const select = element("select", {}, [option("", "all lines"), ...options]);
   select.autocomplete = "off";
@@ -265,7 +265,7 @@ function linesDrawing(scene, place, labels, go) {
   return drawing;
 }
 
-/** Beside each token that the one which is read takes from, a square for every head: the stronger, the more comes through it. */
+/** Next to each source of the selected token a square for every head: the stronger, the larger its contribution. */
 function headSquares(scene, place, { lines }) {
   const { selection, row, column } = scene;
   const ink = lineInk(scene);
@@ -284,7 +284,7 @@ export function emphasise(scene, labels) {
 }
 
 export function headsNote({ data, selection }, limit) {
-  return `Width and strength of a line: ${headBlock(data, selection)[1].unit}, up to ${formatRough(limit, false)}; below ${formatPercent(LINES.faintest)} of that none is drawn.`;
+  return `Width and strength of a line: ${headBlock(data, selection)[1].unit}, up to ${formatRough(limit, false)}; none below ${formatPercent(LINES.faintest)} of that.`;
 }
 
 export const SIGNS = [["gain", "positive"], ["loss", "negative"]];
@@ -305,7 +305,7 @@ export function headsView(scene, go, width) {
   const squares = svg("g", { class: "head-squares" });
   drawing.append(squares);
   const host = element("div", { className: "lines" }, [canvas, drawing]);
-  const note = `${headsNote(scene, limit)} Drawn are the strongest ${LINES.most} and all of the token that is read, whose squares are its heads. Point at a token for its lines, click selects it.`;
+  const note = `${headsNote(scene, limit)} Drawn: the strongest ${LINES.most} and all of the selected token, whose squares are its heads. Point at a token for its lines, click to select it.`;
   const update = (now) => {
     emphasise(now, labels);
     squares.replaceChildren(...headSquares(now, place, { lines }));

@@ -1,7 +1,7 @@
 /* A target attributed through the layers: its numbers as they are shown, and the words about them. No DOM. */
 
 import { formatChange, formatNumber, formatRough } from "./numbers.js";
-import { mapsWords, pixelRemark, tokenWords } from "./phrases.js";
+import { mapsWords, pairWords, pixelRemark, tokenWords } from "./phrases.js";
 import { rankedProfile } from "./ranking.js";
 import { biographyLimit, biographyOf, labelsOf, ownColumn, ownThrough, shownMap } from "./scene.js";
 import { largest, limitOf } from "./shares.js";
@@ -97,7 +97,7 @@ function trackOfHeads({ data, selection }) {
   return { values, least, limit, scale: "contribution", names: columns.map(({ label }) => label.replace(/^head /, "")), words: `heads: ${track.title}${rangeWords(track) && `, ${rangeWords(track)}`}` };
 }
 
-/** Without a target: what the token that is read takes from each other at each layer (or gives), now and before the step, and its own share. */
+/** Without a target: the contributions to (or of) the selected token at each layer, now and before the step, and its own share. */
 function takenStream(scene) {
   const { data, selection, axes, maps } = scene;
   const map = shownMap(scene);
@@ -114,7 +114,7 @@ function takenStream(scene) {
   };
 }
 
-/** What stands beside the streams, without their numbers: whether a strip and neurons do, how many heads, and what is said above these. */
+/** What is next to the streams, without their numbers: whether a strip and neurons do, how many heads, and what is said above these. */
 export function besidesOf(scene) {
   const block = chosenLogit(scene.data, scene.selection);
   if (block) return { strip: hasBiases(block), heads: block.heads ? block.heads[0].length : 0, words: block.heads ? headsWords(headsLimit(scene, block)) : "", neurons: block.neurons.length > 0 };
@@ -132,30 +132,30 @@ export function comesLater(scene, column) {
   return row >= 0 && !axes.reaches(row, scene.column);
 }
 
-/** What the overview draws: rows are layers, columns tokens; of a target what flows to it, else what a token takes from the others. */
+/** What the overview draws: rows are layers, columns tokens; of a target its attribution, else contributions of other tokens to one. */
 export function streamOf(scene) {
   return chosenLogit(scene.data, scene.selection) ? logitStream(scene) : takenStream(scene);
 }
 
 /** What the overview of maps asks: what the step that is shown changes in every layer, or what differs between two runs. */
 export function mapsQuestion({ data, selection }) {
-  if (selection.run !== selection.refRun) return `What differs in “${data.runs[selection.run].name}” from “${data.runs[selection.refRun].name}”?`;
+  if (selection.run !== selection.refRun) return `How does “${data.runs[selection.run].name}” differ from “${data.runs[selection.refRun].name}”?`;
   const { component, before } = data.channels.get(selection.scope);
   const { sides } = data.block(selection.scope);
-  if (sides.length) return `What is more in ${sides[0]} than in ${sides[1]}?`;
+  if (sides.length) return `What is larger in ${sides[0]} than in ${sides[1]}?`;
   const words = { FF: "feed-forward", ATTN: "attention", RES: "residual connection", LN: "norm" }[component];
-  return words && selection.ref && selection.ref === before ? `What does each layer's ${words} change?` : "Where does each layer take from?";
+  return words && selection.ref && selection.ref === before ? `What does each layer's ${words} change?` : "Which tokens contribute in each layer?";
 }
 
 /* What a width or a colour is, by what cells are shown as: of maps of lengths, and of others. */
 const LENGTHS = {
-  others: "the length of that vector, as a share of the lengths from all other tokens",
-  row: "the length of that vector, as a share of the lengths from all tokens",
-  column: "the length of that vector, as a share of the lengths of all that its source gives",
-  none: "the length of that vector",
+  others: "vector length, as a share of the lengths from all other tokens",
+  row: "vector length, as a share of the lengths from all tokens",
+  column: "vector length, as a share of the lengths from the same token",
+  none: "vector length",
 };
 const VALUES = {
-  others: "as a share of what comes from all other tokens", row: "as a share of what comes from all tokens", column: "as a share of all that its source gives", none: "",
+  others: "as a share of the sum over all other tokens", row: "as a share of the sum over all tokens", column: "as a share of the source's sum over destinations", none: "",
 };
 
 /** What is said of the overview of maps, on the page and in its files; `banded` says whether streams are bands or, where there is less room, cells. */
@@ -168,11 +168,11 @@ export function takenWords(scene, banded = true) {
   const lengths = !block.signed && ["norm", "share"].includes(block.short);
   const amount = lengths ? LENGTHS[shares] : VALUES[shares] || block.unit;
   const through = block.axis !== "scope" ? ` through ${data.channels.get(selection.scope).name}` : "";
-  const whose = selection.read === "row" ? `${token} takes from each token` : `each token takes from ${token}`;
+  const whose = selection.read === "row" ? pairWords(block, token, "each token") : pairWords(block, "each token", token);
   const compared = scene.maps.length === 3;
   const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”, the underline`;
   const change = compared ? (banded ? ` Orange: more than ${other}; violet: less.` : " Zoom in for the change.") : intervalRuns(data).length && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
-  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: what ${whose}${through}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
+  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: ${whose}${through}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
 }
 
 /** Every number of that overview. */
@@ -189,7 +189,7 @@ function takenTable(scene) {
   return { head: ["layer", "position", "token", ...(before ? ["before"] : []), "share"], lines, count: rows.length * labels.length };
 }
 
-/** Sum of what biases (and edits) bring that enter at a layer. */
+/** Sum of the biases (and edits) that enter at a layer. */
 export function logitBiasesAt(block, layer) {
   return block.biases.reduce((sum, [, at, share]) => (at === layer ? sum + share : sum), 0);
 }
@@ -225,10 +225,10 @@ export function logitSentence(scene) {
   const block = chosenLogit(data, selection);
   const column = ownColumn(scene);
   const token = tokenWords(scene, column);
-  if (logitIsBefore(block, selection.layer)) return `At the input of layer ${selection.layer} nothing of it flows: the target is read before.`;
+  if (logitIsBefore(block, selection.layer)) return `At the input of layer ${selection.layer} all attributions are 0: the target is read before.`;
   const share = logitColumns(scene, block.residual[selection.layer])[column];
   if (Number.isNaN(share)) return `${token} is hidden.`;
-  return `At the input of layer ${selection.layer}, ${formatChange(share, false)}${logitUnit(block)} of it flow through ${token}.`;
+  return `At the input of layer ${selection.layer}, the attribution of ${token} is ${formatChange(share, false)}${logitUnit(block)}.`;
 }
 
 /** What the rows of complete rules sum to: the target, or what of it is linear in the logits. */
@@ -239,8 +239,8 @@ function logitWhole(block) {
 /** That a layer's numbers sum up. */
 export function logitLaw(block, layer) {
   const { flowing, later, both } = logitSums(block, layer);
-  if (block.ends) return `At the input of layer ${layer}: through these positions together ${formatChange(flowing, false)}; the rest flows through others or enters later.`;
-  const sum = `At the input of layer ${layer}: through all tokens ${formatChange(flowing, false, 4)}, from what enters later (biases) ${formatChange(later, false, 4)}`;
+  if (block.ends) return `At the input of layer ${layer}: these positions sum to ${formatChange(flowing, false)}; the remainder is of other positions and later biases.`;
+  const sum = `At the input of layer ${layer}: all tokens ${formatChange(flowing, false, 4)}, later biases ${formatChange(later, false, 4)}`;
   return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
 }
 
@@ -264,7 +264,7 @@ export function logitHead(block, selection) {
 const ARC_MOST = 14;
 const ARC_LEAST = 0.05;
 
-/** The largest of what heads carry between two tokens that are shown, by size: layer, head, columns and positions from and to, share. */
+/** The largest attributions of heads between two tokens that are shown, by size: layer, head, columns and positions from and to, share. */
 export function logitArcs({ axes, hidden }, block, limit) {
   const found = Object.entries(block.edges).flatMap(([place, edges]) => {
     const [layer, head] = place.split(",").map(Number);
@@ -297,7 +297,7 @@ export function logitMapChange(data, selection) {
   return { view: "maps", scope, ref: data.channels.has(name) && !data.block(name).signed ? name : "" };
 }
 
-const LOGIT_INKS = "Orange speaks for it, violet against.";
+const LOGIT_INKS = "Orange: positive, violet: negative.";
 
 /** What the picture's colours mean, and how exact its numbers are. */
 export function logitNote(scene, perPixel) {
@@ -306,7 +306,7 @@ export function logitNote(scene, perPixel) {
   const ends = [`Colours end at ±${formatRough(limit, false)}${logitUnit(block)}${top > limit * 1.0001 ? ` (99th percentile; cells reach ${formatRough(top, false)})` : ""}.`];
   if (scene.selection.root) ends.push("Square-root scale.");
   if (block.ends) ends.push("Lines: 95 % intervals; hollow: the interval contains 0.");
-  if (block.heads) ends.push(`Heads, summed over ${block.ends ? "these" : "all"} positions, on a scale of their own: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`);
+  if (block.heads) ends.push(`Heads, summed over ${block.ends ? "these" : "all"} positions, on their own scale: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`);
   if (scene.hidden.size) ends.push("Hidden tokens are left out of the picture, not of the sums.");
   return [LOGIT_INKS, ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }
@@ -318,13 +318,13 @@ export function logitWords(scene, banded = true) {
   if (!block) return takenWords(scene, banded);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `${banded ? "Width and colour" : "Colour"}: how much of the answer flows there.${Object.keys(block.edges).length ? " Arcs: heads that carry it on." : ""}${block.ends && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
-    place: `layer ${selection.layer}`, shown: `shares of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
+    meaning: `${banded ? "Width and colour" : "Colour"}: attribution per token.${Object.keys(block.edges).length ? " Arcs: attention heads between positions." : ""}${block.ends && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
+    place: `layer ${selection.layer}`, shown: `attribution of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };
 }
 
-/** Every number of the view: what tokens bring, what flows at each layer, heads, biases. */
+/** Every number of the view: attributions of tokens, of the residual stream at each layer, of heads and biases. */
 export function logitTable(scene) {
   const block = chosenLogit(scene.data, scene.selection);
   if (!block) return takenTable(scene);
@@ -336,7 +336,7 @@ export function logitTable(scene) {
   const lines = function* () {
     yield* along("token", "", logitColumns(scene, block.entering));
     for (const [row, shares] of rows.entries()) yield* along("residual stream", logitRowName(block, row), shares);
-    for (const [layer, shares] of (block.heads || []).entries()) for (const [head, share] of shares.entries()) yield ["head", String(layer), "", `head ${head}`, share];
+    for (const [layer, shares] of (block.heads || []).entries()) for (const [head, share] of shares.entries()) yield ["head", String(layer), "", `L${layer}H${head}`, share];
     for (const [name, layer, share] of block.biases) yield ["bias", layer < 0 ? "" : logitRowName(block, layer), "", name, share];
   };
   return { head: ["part", "layer", "position", "name", "share"], lines, count: (rows.length + 1) * labels.length };

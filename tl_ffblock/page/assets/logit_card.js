@@ -24,7 +24,7 @@ function logitLines(scene, entries, named, kind, place) {
   const most = Math.max(0, ...entries.map(({ share }) => Math.abs(share)));
   const effects = effectsOf(scene.data).filter(({ tables }) => tables[kind]);
   const head = (words, title = "") => element("th", { textContent: words, scope: "col", title });
-  const heads = effects.length ? [element("tr", {}, [element("td"), element("td"), head("contributes"), ...effects.map(({ short, target }) => head(short, target))])] : [];
+  const heads = effects.length ? [element("tr", {}, [element("td"), element("td"), head("attribution"), ...effects.map(({ short, target }) => head(short, target))])] : [];
   const further = (entry) => effects.map((block) => effectAt(block, kind, ...place(entry)));
   return element("table", { className: effects.length ? "profile measured" : "profile" }, [...heads, ...entries.map((entry) => logitLine(scene, named(entry), entry.share, most, further(entry)))]);
 }
@@ -35,7 +35,7 @@ function plainButton(children, change, go) {
   return button;
 }
 
-/** What the chosen head, else the layer's largest, carries from token to token. */
+/** The largest edges of the chosen head, else of the layer's largest head. */
 function logitEdges(scene, block, go) {
   const { data, selection } = scene;
   const heads = logitHeads(block, selection.layer);
@@ -45,7 +45,7 @@ function logitEdges(scene, block, go) {
   const tokens = data.runs[selection.run].tokens;
   const edgeName = ({ query, key }) => plainButton([element("bdi", { textContent: tokens[key] }), ` (${key}) → `, element("bdi", { textContent: tokens[query] }), ` (${query})`], data.queries.includes(query) ? { to: query, from: key } : { from: key, read: "column" }, go);
   const entries = edges.map(([query, key, share]) => ({ query, key, share }));
-  return [element("p", { className: "note", textContent: `Head ${head} carries most from → to:` }), logitLines(scene, entries, edgeName, "cell", ({ query, key }) => [selection.layer, head, query, key])];
+  return [element("p", { className: "note", textContent: `L${selection.layer}H${head}: largest edges (source → destination)` }), logitLines(scene, entries, edgeName, "cell", ({ query, key }) => [selection.layer, head, query, key])];
 }
 
 /** The largest neurons of the layer; the one that is chosen in bold, with its card where the page has one. */
@@ -75,7 +75,7 @@ export function logitCard(scene, go) {
   const { layer } = selection;
   const labels = labelsOf(scene);
   const tokenOf = ({ column }) => plainButton([element("bdi", { textContent: labels[column] }), whichOf(scene, column)], logitTokenChange(scene, column), go);
-  const headOf = ({ head }) => plainButton([`head ${head}`], { heads: String(head) }, go);
+  const headOf = ({ head }) => plainButton([`L${layer}H${head}`], { heads: String(head) }, go);
   const heads = logitHeads(block, layer).slice(0, LOGIT_LINES);
   const read = scene.axes.columns[ownColumn(scene)].position;
   const atOne = effectsOf(data).some(({ tables }) => tables.head && tables.head.axes.length > 2);
@@ -84,7 +84,7 @@ export function logitCard(scene, go) {
     element("h3", {}, ["To ", element("bdi", { textContent: logitTarget(block) })]),
     element("p", { textContent: logitSentence(scene) }), element("p", { className: "note", textContent: logitLaw(block, layer) }),
     logitLines(scene, logitLargest(scene, layer, LOGIT_LINES), tokenOf, "residual", ({ column }) => [layer, scene.axes.columns[column].position]),
-    ...(heads.length ? [element("p", { className: "note", textContent: `What the heads of layer ${layer} write, over ${block.ends ? "these" : "all"} positions${headsAt}:` }), logitLines(scene, heads, headOf, "head", ({ head }) => [layer, head, read])] : []),
+    ...(heads.length ? [element("p", { className: "note", textContent: `Largest heads of layer ${layer}, summed over ${block.ends ? "these" : "all"} positions${headsAt}:` }), logitLines(scene, heads, headOf, "head", ({ head }) => [layer, head, read])] : []),
     ...logitEdges(scene, block, go), ...logitNeurons(scene, block, go), element("p", { className: "note", textContent: block.certificate }),
   ])];
 }

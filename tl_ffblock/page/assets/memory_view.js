@@ -1,4 +1,4 @@
-/* View: the card of a memory. What its value says, where it fires in this text and by which tokens, and its triggers. */
+/* View: the card of a memory. Tokens of its value, its activation along this text and by token, its top-activating examples. */
 
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
@@ -62,17 +62,17 @@ function memoryChoice(data, selection, go) {
   return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `of ${cards[0][1].model}, over ${cards[0][1].corpus_texts} texts` })]);
 }
 
-/** What its value says. */
+/** The tokens that its value promotes and demotes. */
 function memoryValue(scene, card) {
-  if (!card.value) return memoryPart("What it writes", [memoryNote("Its value cannot be read as tokens: the model came without a trained head.")]);
+  if (!card.value) return memoryPart("Tokens of its value", [memoryNote("The value cannot be read as tokens: the model has no trained head.")]);
   const { top, bottom, probability, reading, agreeing, followed } = card.value;
   const words = (tokens, label) => element("p", { className: "memory-words" }, [`${label} `, ...tokens.map((token) => element("span", { className: "chip" }, [element("bdi", { textContent: token })]))]);
-  const by = reading === "direction" ? "by the unembedding alone" : "by the model's own read-out";
-  const agrees = followed ? ` ${agreeing} of ${followed} triggers are followed by the first of them.` : "";
-  return memoryPart("What it writes", [words(top, "promotes"), words(bottom, "demotes"), memoryNote(`Its value, read ${by}; the first token has a probability of ${formatPercent(probability)}.${agrees}`)]);
+  const by = reading === "direction" ? "with the unembedding alone" : "with the model's final norm and unembedding";
+  const agrees = followed ? ` It follows ${agreeing} of ${followed} top-activating examples.` : "";
+  return memoryPart("Tokens of its value", [words(top, "promotes"), words(bottom, "demotes"), memoryNote(`The value, read ${by}: the first token has a probability of ${formatPercent(probability)}.${agrees}`)]);
 }
 
-/** Where it fires in the text of the page, what brings it there, and what it carries on. */
+/** Its activation along the text of the page, token contributions to it, and its own contribution to the target. */
 function memoryHere(scene, card, go) {
   if (!card.text) return [];
   const { tokens, along, parts, bias, carried, target } = card.text;
@@ -83,12 +83,12 @@ function memoryHere(scene, card, go) {
     chip.addEventListener("click", () => go({ to: position, read: "row" }));
     return chip;
   });
-  const title = element("h2", {}, ["Its coefficient by token, at ", element("bdi", { textContent: quotation(tokens[at]) })]);
+  const title = element("h2", {}, ["Token contributions to its activation at ", element("bdi", { textContent: quotation(tokens[at]) })]);
   const sections = [
-    memoryPart("Its coefficient along this text", [memoryTokens(chips(memorySides("coefficient", along)), "coefficient at each token"), memoryNote(`Strongest colour: ${formatChange(along[strongest(along)], false)} at ${quotation(tokens[strongest(along)])}.`)]),
-    element("section", { className: "memory-part" }, [title, memoryTokens(chips(memorySides("brings", parts[at])), "what each token brings"), memoryNote(`Parts of the tokens of the layer's input in the coefficient ${formatChange(along[at], false)} at position ${at}; the bias brings ${formatChange(bias[at], false)}, and together they sum to it.`)]),
+    memoryPart("Its activation along this text", [memoryTokens(chips(memorySides("activation", along)), "activation at each token"), memoryNote(`Strongest colour: ${formatChange(along[strongest(along)], false)} at ${quotation(tokens[strongest(along)])}.`)]),
+    element("section", { className: "memory-part" }, [title, memoryTokens(chips(memorySides("contribution", parts[at])), "token contributions"), memoryNote(`Contributions of the tokens at the layer's input. With the bias, ${formatChange(bias[at], false)}, they sum to the activation ${formatChange(along[at], false)} at position ${at}.`)]),
   ];
-  if (carried) sections.push(memoryPart("What it carries to the target", [memoryTokens(chips(memorySides("carries", carried)), "share of the target"), memoryNote(`Signed shares of ${target}: ${formatChange(carried[at], false)} from here, ${formatChange(carried.reduce((sum, share) => sum + share, 0), false)} from all positions.`)]));
+  if (carried) sections.push(memoryPart("Contribution to the target", [memoryTokens(chips(memorySides("contribution", carried)), "contribution to the target"), memoryNote(`Signed contributions to ${target}: ${formatChange(carried[at], false)} from this position, ${formatChange(carried.reduce((sum, share) => sum + share, 0), false)} from all positions.`)]));
   return sections;
 }
 
@@ -97,17 +97,17 @@ function strongest(numbers) {
   return numbers.reduce((best, value, index) => (Math.abs(value) > Math.abs(numbers[best]) ? index : best), 0);
 }
 
-/** A trigger: what each token brings as its ground, the coefficient there as a stripe; the trigger token is framed. */
+/** A top-activating example: each token on the ground of its contribution, its activation as a stripe; the trigger token is framed. */
 function memoryTrigger(scene, trigger) {
   const { tokens, along, parts, position, coefficient, rank, sequence } = trigger;
-  const [grounds, stripes] = [memorySides("brings", parts), memorySides("coefficient", along)];
+  const [grounds, stripes] = [memorySides("contribution", parts), memorySides("activation", along)];
   const chips = tokens.map((token, at) => {
     const chip = memoryChip(scene, token, at, grounds[at], stripes[at]);
     chip.setAttribute("aria-current", String(at === position));
     chip.classList.toggle("later", at > position);
     return chip;
   });
-  return element("div", { className: "memory-trigger" }, [memoryNote(`${rank}. coefficient ${formatChange(coefficient, false)}, text ${sequence}`), memoryTokens(chips, `trigger ${rank}`)]);
+  return element("div", { className: "memory-trigger" }, [memoryNote(`${rank}. activation ${formatChange(coefficient, false)}, text ${sequence}`), memoryTokens(chips, `example ${rank}`)]);
 }
 
 function memoryTriggers(scene, title, triggers) {
@@ -118,23 +118,23 @@ function memoryTriggers(scene, title, triggers) {
     more.addEventListener("toggle", () => { if (more.open && more.children.length === 1) more.append(...rest.map((trigger) => memoryTrigger(scene, trigger))); });
     shown.push(more);
   }
-  return memoryPart(title, shown.length ? shown : [memoryNote("It never had such a coefficient in these texts.")]);
+  return memoryPart(title, shown.length ? shown : [memoryNote("It has no such activation in these texts.")]);
 }
 
 export function memoryView(scene, go) {
   const { data, selection } = scene;
   const [, card] = chosenMemory(data, selection);
-  const note = "Orange brings it on or speaks for the target, violet against. In triggers: ground, what a token brings to the coefficient at the framed token; stripe, the coefficient at each token itself.";
+  const note = "Orange: positive, violet: negative. In examples, the background is a token's contribution to the activation at the framed token; the stripe is the activation at each token.";
   return element("div", { className: "memory" }, [
     memoryChoice(data, selection, go), memoryValue(scene, card), ...memoryHere(scene, card, go),
-    memoryTriggers(scene, "Triggers: its largest coefficients", card.positive), memoryTriggers(scene, "Its most negative coefficients", card.negative), memoryNote(note),
+    memoryTriggers(scene, "Top-activating examples", card.positive), memoryTriggers(scene, "Examples of the most negative activations", card.negative), memoryNote(note),
   ]);
 }
 
 export function memoryWords(scene) {
   const [name, card] = chosenMemory(scene.data, scene.selection);
   return {
-    headline: "", meaning: "A memory is one neuron of a feed-forward block: what turns it on, by which token, and what it writes.",
+    headline: "", meaning: "A memory is one neuron of a feed-forward block: its key sets the activation, its value promotes tokens.",
     place: `memory ${card.memory}`, shown: name, remark: "", note: "", exact: false, method: "", file: [`memory${card.memory}`],
   };
 }

@@ -1,4 +1,4 @@
-/* Numbers by component: tokens in the colour of what they bring, maps of layers, tables. Of a continuation a row of the matrix opens the overview of its target. */
+/* Numbers by component: tokens in the colour of their contributions, maps of layers, tables. Of a continuation a row of the matrix opens the overview of its target. */
 
 import { paint } from "./cells.js";
 import { shadeOf } from "./colours.js";
@@ -115,7 +115,7 @@ function shareMap(palette, map, limit, width, pick) {
     svg("image", { href: image, x: left, y: PIECE.top, width: wide, height: high, preserveAspectRatio: "none" }), ...around.nodes, ring, names,
   ]);
   drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
-  const said = element("p", { className: "share-said", textContent: "Point at a cell, or move to one with the arrow keys." });
+  const said = element("p", { className: "share-said", textContent: "Point at a cell, or use the arrow keys." });
   said.setAttribute("role", "status");
   let at = null;
   const say = (r, c) => {
@@ -186,15 +186,15 @@ export function numbersBlock(data, run) {
 /** Of several targets the matrix [target, source]. */
 function matrixOf(data, { rows }) {
   return {
-    title: "Every token of the continuation", note: "A row has the shares of all tokens before it; with biases they sum to the target's value. A click opens its overview.",
+    title: "Every token of the continuation", note: "A row has the attributions of all earlier tokens; with biases they sum to the target's value. A click opens its overview.",
     row: "target", column: "source", rows: rows.map(({ name }) => name), columns: data.runs[0].tokens, values: rows.map(({ shares }) => shares), details: {},
   };
 }
 
-/** What each token brings to the target. */
+/** Token contributions to the target. */
 function rowSection({ data, palette }, { rows: [row] }) {
-  const note = "Signed, in the target's units: what flows in through the embedding of a token, with those of its position and type.";
-  return section("What each token brings", note, [tokensView(palette, data.runs[0].tokens, row.shares), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
+  const note = "Signed, in the target's units: attribution of each token's embedding, with those of its position and type.";
+  return section("Token contributions", note, [tokensView(palette, data.runs[0].tokens, row.shares), element("p", { className: "share-sums", textContent: sumsText(row) })], true);
 }
 
 export function numbersView(scene, go, width) {
@@ -236,7 +236,7 @@ export function numbersFigure({ data, selection, palette }, width) {
   return groups.length ? { groups, height: y } : null;
 }
 
-/** Every number: what tokens bring, cells of maps, lines of tables. */
+/** Every number: token contributions, cells of maps, lines of tables. */
 export function tableOfNumbers({ data, selection }) {
   const block = numbersBlock(data, selection.run);
   const tokens = data.runs[selection.run].tokens;

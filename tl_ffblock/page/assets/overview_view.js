@@ -1,4 +1,4 @@
-/* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads that carry across. Without a target streams are what one token takes from the others. */
+/* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads between positions. Without a target streams are contributions of the other tokens to one. */
 
 import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
@@ -131,7 +131,7 @@ function bandShade({ palette, selection }, share, limit, scale) {
   return shadeOf(palette, Math.sign(share) * (FAINTEST + (1 - FAINTEST) * placeOnScale(share, limit, selection.root)), 1, scale);
 }
 
-/** Tokens' streams: the wider and the stronger in colour, the more of the target flows there, or the more is taken; what a step added or took lies at their edges. */
+/** Tokens' streams: the wider and the stronger in colour, the larger the attribution or the contribution; what a step added or removed is at their edges. */
 function streamBands(scene, place) {
   if (!isBanded(place)) return [];
   const { frame, stream: { rows, before, ends, limit, scale } } = place;
@@ -162,7 +162,7 @@ function streamBands(scene, place) {
   return bands;
 }
 
-/** Arcs from stream to stream: what a head carries from one token to another; the largest have their names. `reach` are wide, and lie below the bands. */
+/** Arcs from stream to stream: the attribution of a head from one token to another; the largest have their names. `reach` are wide, and lie below the bands. */
 function headArcs(scene, place) {
   const { frame, stream: { block, limit } } = place;
   if (!block) return { reach: [], drawn: [] };
@@ -191,7 +191,7 @@ function headArcs(scene, place) {
   return { reach, drawn: [...arcs.reverse(), ...named.filter(Boolean)] };
 }
 
-/** The name of an arc at its middle, where no other's stands. */
+/** The name of an arc at its middle, unless another's is there. */
 function arcName(scene, frame, arc, middle, low, fill, others) {
   const { layer, head, share } = arc;
   const words = `L${layer}H${head} ${formatChange(share, false)}`;
@@ -373,10 +373,10 @@ function logitChange(scene, { layer, column, head, query, key, neuron, change: p
   return change;
 }
 
-/** What a token's stream carries at a row: of a target its share, else before and after the step. */
+/** The number of a token's stream at a row: of a target its attribution, else before and after the step. */
 function streamNumber(scene, { before, ends, rows, unit, asShare, block, strip }, row, column) {
   const share = rows[row][column];
-  if (comesLater(scene, column)) return block ? "comes after the target is read" : "comes later: no earlier token can take from it";
+  if (comesLater(scene, column)) return block ? "after the target's position" : "a later token: earlier ones cannot attend to it";
   if (Number.isNaN(share)) return scene.hidden.has(column) ? "hidden" : column === ownColumn(scene) ? `the token itself${strip ? ": see the column “own”" : ""}` : "not among these";
   const shown = (value) => (block ? formatChange(value, false) + unit : asShare ? formatPercent(value) : formatNumber(value));
   if (ends) return `${shown(share)}, 95 % interval ${ends.map((of) => shown(of[row][column])).join(" to ")}`;
@@ -394,7 +394,7 @@ function logitTip(scene, { stream, changes }, { row, layer, column, head, query,
   if (head !== undefined) return [tipLine("head", `L${layer}H${stream.heads.names[head]}`), block ? number(stream.heads.values[row][head]) : element("div", { textContent: `${stream.heads.words}: ${formatPercent(stream.heads.values[row][head])}` })];
   if (change !== undefined) return [at, tipLine("", `${changes[change].words}: ${formatTrack(changes[change].values[scene.data.layers.indexOf(layer)] ?? null)}`)];
   if (strip && !block) return [at, tipLine("its own share", formatPercent(stream.strip.values[row]))];
-  if (strip) return [at, ...block.biases.filter(([, from]) => from === row).map(([name, , brought]) => tipLine("bias", `${name} ${formatChange(brought, false)}`))];
+  if (strip) return [at, ...block.biases.filter(([, from]) => from === row).map(([name, , added]) => tipLine("bias", `${name} ${formatChange(added, false)}`))];
   if (column === undefined) return [at];
   return [at, tipLine(block ? "token" : scene.selection.read === "row" ? "from" : "to", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), element("div", { textContent: streamNumber(scene, stream, row, column) })];
 }
@@ -442,7 +442,7 @@ function connectLogit(host, place, go, current) {
   host.addEventListener("keydown", (event) => logitKey(current(), go, event));
 }
 
-/** The text, each token on the ground of what it brings, the number below it. */
+/** The text, each token on the ground of its contribution, the number below it. */
 function logitTokens(scene, block, go, current) {
   const shares = logitColumns(scene, block.entering);
   const limit = largest(shares);
@@ -458,7 +458,7 @@ function logitTokens(scene, block, go, current) {
     return chip;
   });
   const host = element("ol", { className: "tokens shared" }, chips);
-  host.setAttribute("aria-label", `what each token brings to the ${block.target}`);
+  host.setAttribute("aria-label", `token contributions to the ${block.target}`);
   host.tabIndex = 0;
   host.classList.toggle("long", chips.length > 20);
   return { host, chips };

@@ -97,7 +97,7 @@ function darkScheme() {
 
 function drawHeader(data) {
   byId("certificate").textContent = certificateText(data);
-  byId("drawn").textContent = `Numbers on this page are rounded, by at most ${formatRough(data.precision, true)} of themselves.`;
+  byId("drawn").textContent = `Numbers on this page are rounded, with a relative error of at most ${formatRough(data.precision, true)}.`;
   byId("provenance").textContent = Object.entries(data.provenance).map(([name, value]) => `${name}: ${value}`).join(" · ");
 }
 
@@ -263,7 +263,7 @@ function closeUp(scene, width) {
   const block = chosenLogit(data, selection);
   /** @type {[string, string, object][]} */
   const ways = [[maps.length > 1 ? "before, after, change" : "larger", "the maps of this layer", { view: "maps" }]];
-  if (logitMapKey(data, selection)) ways.push([`in ${block.unit || "its units"}`, "what each contribution of the layer carries to the target, destinations by sources", logitMapChange(data, selection)]);
+  if (logitMapKey(data, selection)) ways.push([`in ${block.unit || "its units"}`, "contributions of the layer to the target, destinations by sources", logitMapChange(data, selection)]);
   const buttons = ways.map(([textContent, title, change]) => {
     const button = element("button", { type: "button", textContent, title });
     button.addEventListener("click", () => workbench.go(change));
@@ -317,10 +317,14 @@ workbench.go = (change) => {
   if (FRAMED_PAGE) return;
   const quick = fields === lastChange.fields && performance.now() - lastChange.time < 700;
   lastChange = { fields, time: performance.now() };
-  const hash = hashOf(workbench.data, next) || "#";
+  afterFrame().then(() => recordAddress(hashOf(workbench.data, next) || "#", quick));
+};
+
+/** Writes the address; it takes the browser several milliseconds, so the picture comes first. */
+function recordAddress(hash, quick) {
   if (hash === (location.hash || "#")) return;
   history[quick ? "replaceState" : "pushState"](null, "", hash);
-};
+}
 
 workbench.address = () => (FRAMED_PAGE ? hashOf(workbench.data, workbench.selection) : location.href.split("#")[0] + hashOf(workbench.data, workbench.selection));
 workbench.resized = schedule;

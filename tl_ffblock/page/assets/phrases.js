@@ -7,9 +7,9 @@ import { intervalRuns } from "./tables.js";
 import { letters } from "./text.js";
 
 const UNITS = {
-  others: "share of what comes from other tokens",
-  row: "share of the row's total",
-  column: "share of the column's total",
+  others: "share of the row's sum over other tokens",
+  row: "share of the row's sum",
+  column: "share of the column's sum",
   none: "norm, in units of the residual stream",
 };
 const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
@@ -129,9 +129,9 @@ export function remarksOf(scene, map, perPixel) {
 /** What a cell of a block's maps is, shown as `cells`. */
 export function cellMeaning(block, cells) {
   const amount = {
-    others: ", as a share of the parts of all other tokens",
-    row: ", as a share of the parts of all tokens",
-    column: ", as a share of all that the column's token brings",
+    others: ", as a share of the row's sum over all other tokens",
+    row: ", as a share of the row's sum over all tokens",
+    column: ", as a share of the column's sum",
     none: "",
   }[cells];
   return `${block.meaning}${amount}`;
@@ -178,32 +178,37 @@ export function cannotSee(to, from) {
   return `${to} cannot see ${from}, which comes later.`;
 }
 
+/** What a cell of a block is between two tokens, without an article. */
+export function pairWords(block, to, from) {
+  return block.short === "weight" ? `attention of ${to} to ${from}` : `contribution of ${from} to ${to}`;
+}
+
 /** Why the selected cell has no number among those shown; of shares of the others the row's own cell has one beside them. */
 function absenceOf(scene, to, from) {
   const { axes, row, column, hidden } = scene;
   const shown = shownMap(scene);
   const own = column === axes.own[row] && !hidden.has(column) && shown.columns.own;
-  if (own) return `${formatPercent(own[row])} of ${to} is its own; the map shows the rest.`;
+  if (own) return `${formatPercent(own[row])} of ${to} is its own; the map shows the remainder.`;
   const why = hidden.has(column) ? `${from} is hidden` : "these maps have no such cell";
-  return `There is no ${shown.asShare ? "share" : "number"} here of what ${to} takes from ${from}: ${why}.`;
+  return `There is no ${shown.asShare ? "share" : "number"} here of the ${pairWords(scene.data.block(scene.selection.scope), to, from)}: ${why}.`;
 }
 
 /** What the cell's number is, as a part of a sentence: of shares, the share of what. */
-function amountWords({ maps }, to, from) {
+function amountWords({ data, maps }, to, from) {
   return {
-    others: `the share of ${from} in what ${to} takes from other tokens`,
-    row: `the share of ${from} in all that ${to} takes`,
-    column: `the share of ${to} in all that ${from} gives`,
-    none: `what ${to} takes from ${from}`,
+    others: `the share of ${from} in other tokens' contributions to ${to}`,
+    row: `the share of ${from} in all contributions to ${to}`,
+    column: `the share of ${to} in all contributions of ${from}`,
+    none: `the ${pairWords(data.block(maps[0].key), to, from)}`,
   }[maps[0].shares];
 }
 
 /** What the cell of a difference says: in which of the two there is more. */
 function differenceWords(map, [first, second], to, from, number) {
   const size = map.asShare ? formatPoints(Math.abs(number)) : formatNumber(Math.abs(number));
-  const what = map.asShare ? `, as a share of what it takes from other tokens,` : "";
-  if (number === 0) return `${to} takes${what} as much from ${from} in ${first} as in ${second}`;
-  return `${to} takes${what} ${size} ${number > 0 ? "more" : "less"} from ${from} in ${first} than in ${second}`;
+  const what = map.asShare ? ", as a share of other tokens' contributions," : "";
+  if (number === 0) return `${from} contributes${what} as much to ${to} in ${first} as in ${second}`;
+  return `${from} contributes${what} ${size} ${number > 0 ? "more" : "less"} to ${to} in ${first} than in ${second}`;
 }
 
 /** What the cell of a single map says. */
@@ -212,12 +217,12 @@ function singleWords(scene, to, from, number) {
   const value = shownOf(map, number, map.asShare);
   const { sides } = data.block(map.key);
   if (sides.length) return differenceWords(map, sides, to, from, number);
-  if (!data.layered) return `${from} brings ${value} to ${to}`;
+  if (!data.layered) return `${from} contributes ${value} to ${to}`;
   return {
-    others: `of what ${to} takes from other tokens, ${value} comes from ${from}`,
-    row: `of all that ${to} takes, ${value} comes from ${from}`,
-    column: `of all that ${from} gives, ${value} goes to ${to}`,
-    none: `${to} takes ${value} from ${from}`,
+    others: `${value} of other tokens' contributions to ${to} come from ${from}`,
+    row: `${value} of all contributions to ${to} come from ${from}`,
+    column: `${value} of all contributions of ${from} go to ${to}`,
+    none: `the ${pairWords(data.block(map.key), to, from)} is ${value}`,
   }[map.shares];
 }
 
@@ -233,7 +238,7 @@ export function headlineOf(scene) {
   if (maps.length === 1) return `${capital([mapWords(scene), singleWords(scene, to, from, values[0])].filter(Boolean).join(": "))}.`;
   if (isMixed(scene)) {
     const said = maps.map((map, side) => `${show(side)} (${data.block(map.key).title}, ${data.channels.get(map.key).name})`);
-    return `Layer ${selection.layer}, what ${to} takes from ${from}: ${said.join(" and ")}.`;
+    return `Layer ${selection.layer}, contribution of ${from} to ${to}: ${said.join(" and ")}.`;
   }
   const numbers = `${show(0)} → ${show(1)}`;
   const amount = amountWords(scene, to, from);

@@ -171,7 +171,7 @@ function scoresTip(scene, row, { key, dimension }) {
   const at = key * row.size + dimension;
   if (dimension !== null) lines.push(element("div", { textContent: `dimension ${dimension}: ${formatNumber(row.query[dimension])} × ${formatNumber(row.keys[at])} × ${formatNumber(row.scale)} = ${formatChange(row.products[at], false)}` }));
   const seen = !Number.isNaN(row.scores[key]);
-  lines.push(element("div", { textContent: seen ? `score ${formatChange(row.scores[key], false)}, weight ${formatPercent(row.weights[key])}` : "no weight: this key is not seen" }));
+  lines.push(element("div", { textContent: seen ? `score ${formatChange(row.scores[key], false)}, weight ${formatPercent(row.weights[key])}` : "no weight: this key is masked" }));
   if (seen && row.values) lines.push(element("div", { textContent: scoresValued(row, key) }));
   return lines;
 }
@@ -200,7 +200,7 @@ function scoresChoice(scene, go) {
   return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `layer ${selection.layer}; choose the query in the sentence` })]);
 }
 
-const SCORES_NOTE = "Orange adds to the score, violet takes from it; each picture has its own scale.";
+const SCORES_NOTE = "Orange: positive, violet: negative; each picture has its own scale.";
 
 function scoresMark(scene, place, width) {
   return frameAround(1, place.y(scene.selection.from), width - 3, place.height, scene.palette.mark);
@@ -208,12 +208,12 @@ function scoresMark(scene, place, width) {
 
 /** What the numbers are, and how exact. */
 function scoresLaw(row) {
-  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.${row.values ? " ‖v W_O‖ is the norm of what a key's value writes through the head; times the weight it is value-weighted attention." : ""}`;
+  return `A score is the sum of ${row.size} products of query and key, as attention multiplied them, times ${formatNumber(row.scale)}. ✓ The softmax of these scores is the model's own pattern, ${row.block.error ? `to ${formatError(row.block.error)}` : "digit for digit"}.${row.values ? " ‖v W_O‖ is the norm of a key's value after the head's output matrix; times the weight it is value-weighted attention." : ""}`;
 }
 
 /** Why there is nothing to draw: the layers that the page has scores of. */
 function scoresLacking({ data, selection }) {
-  return `Scores are here of layers ${scoresOf(data, selection.run).layers.join(", ")} only.`;
+  return `This page has scores of layers ${scoresOf(data, selection.run).layers.join(", ")} only.`;
 }
 
 export function scoresView(scene, go, width) {
@@ -250,9 +250,9 @@ export function scoresWords(scene) {
   const tokens = data.runs[selection.run].tokens;
   const [to, from] = [selection.to, selection.from].map((position) => `${quotation(tokens[position])} (position ${position})`);
   const seen = row && !Number.isNaN(row.scores[selection.from]);
-  const said = seen ? `${to} asks ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}${row.values ? `, ${scoresValued(row, selection.from)}` : ""}.` : row ? cannotSee(to, from) : scoresLacking(scene);
+  const said = seen ? `${to} attends to ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}${row.values ? `, ${scoresValued(row, selection.from)}` : ""}.` : row ? cannotSee(to, from) : scoresLacking(scene);
   return {
-    headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query beside every key: the products of their numbers sum to the score, and the softmax of the scores is what attention gives each key.",
+    headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query with every key: the products of their dimensions sum to the score; the softmax of the scores is the attention weight.",
     place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", exact: false, method: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
     file: [`layer${selection.layer}`, `scores-${name}`.replaceAll(" ", ""), `query${selection.to}`],
   };

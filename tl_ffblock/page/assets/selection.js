@@ -22,7 +22,7 @@ function isPosition(data, value) {
   return Number.isInteger(value) && value >= 0 && value < data.words.length;
 }
 
-/** Whether "a-b" names two segments, the one that takes and the one it takes from, between which there can be lines.
+/** Whether "a-b" names two segments, of destinations and of sources, between which there can be lines.
  * @param {Data} data
  */
 export function isBetween(data, value) {
@@ -75,7 +75,7 @@ export function usualRef(data, scope, run, refRun) {
   return run !== refRun || !hasMaps(data) ? scope : data.channels.get(scope).before || "";
 }
 
-/** From how many others a row takes at most.
+/** How many other sources a row has at most.
  * @param {Data} data
  */
 function mostOthers(data) {
@@ -114,7 +114,7 @@ export function openingSelection(data) {
   };
 }
 
-/** Whether the page may make shares of a block's cells: they have no signs, and all that a row takes from is there. */
+/** Whether the page may make shares of a block's cells: they have no signs, and all sources of a row are there. */
 export function allowsShares(block) {
   return !block.signed && block.whole;
 }

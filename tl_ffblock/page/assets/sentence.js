@@ -16,7 +16,7 @@ function sentenceWords(scene) {
   const chosen = selection.view === "overview" && selection.run !== selection.refRun; // the words above name both runs
   const sides = maps.length > 1 && !chosen ? ` Colour: ${sideHeads(scene)[1]}; underline: ${sideHeads(scene)[0]}.` : "";
   const at = (position) => (scene.data.named ? "" : ` (${positionWords(scene.data, position)})`);
-  return (selection.read === "row" ? `Where ${label(axes.own[row])}${at(axes.rows[row].position)} takes from.` : `Where ${label(column)}${at(axes.columns[column].position)} goes.`) + sides + ends;
+  return (selection.read === "row" ? `Sources of ${label(axes.own[row])}${at(axes.rows[row].position)}.` : `Destinations of ${label(column)}${at(axes.columns[column].position)}.`) + sides + ends;
 }
 
 function chipOf(column) {

@@ -2,7 +2,7 @@
 
 /** Cells that take part: not out of reach, not hidden, and of "shares of the others" not the row's own. */
 export function taken(axes, cells, hidden, withoutOwn) {
-  const kept = Float32Array.from(cells);
+  const kept = new Float32Array(cells);
   for (let row = 0; row < axes.nRows; row++) {
     const start = row * axes.nColumns;
     for (const column of hidden) kept[start + column] = NaN;
@@ -38,7 +38,9 @@ export function ownShares(axes, cells, hidden) {
 }
 
 export function minus(after, before) {
-  return after.map((value, index) => value - before[index]);
+  const differences = new Float32Array(after.length);
+  for (let at = 0; at < after.length; at++) differences[at] = after[at] - before[at];
+  return differences;
 }
 
 /** The largest size of a number; what is NaN does not count. */
@@ -86,7 +88,7 @@ export function sortedAt(numbers, place) {
 /** From so many tokens on scales end at the 99th percentile unless the reader chooses otherwise: few cells hold most of a long text. */
 export const MANY_TOKENS = 20;
 
-/** Shares of fewer tokens are large whatever these bring: a causal model's second token takes all from the first. */
+/** Shares of fewer tokens are always large: the only other source of a causal model's second token is the first. */
 const FEW_OTHERS = 3;
 
 /**

@@ -54,7 +54,7 @@ function tipContent(scene, target) {
   if (target.strip) return [to(), stripNumbers(scene, target)];
   if (target.row === undefined) return [from()];
   if (target.column === undefined) return [to()];
-  if (!axes.reaches(target.row, target.column)) return [to(), from(), element("div", { textContent: "Not reachable: this model looks at earlier tokens only." })];
+  if (!axes.reaches(target.row, target.column)) return [to(), from(), element("div", { textContent: "Not reachable: this model attends to earlier tokens only." })];
   return [to(), from(), cellNumbers(scene, target)];
 }
 

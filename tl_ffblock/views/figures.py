@@ -365,6 +365,9 @@ def heat_map(
         width: Inches; None means one column of a paper.
         caption: Text below the figure; None means none.
 
+    Returns:
+        A Matplotlib figure.
+
     Raises:
         InputError: if the values do not have two axes or are not numbers, or if there is not one label per row and column.
     """

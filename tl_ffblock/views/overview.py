@@ -34,7 +34,7 @@ def overview(
     """Page of one text: attribution of a target through all layers, heads and neurons, next to the contribution maps.
 
     Costs three forward passes, one backward pass, and the decompositions. For 15 tokens and 30 layers, the total is about 11 forward
-    passes, and the page has 0.34 MB. A notebook displays the returned page; `.save(path)` writes it.
+    passes, and the page has 0.34 MB. `.save(path)` writes the page to a file.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -43,6 +43,9 @@ def overview(
         minus: Token to subtract, if `target` is a token.
         at: Position where logits are read, if `target` is a token; negative from the end.
         heads: Heads with maps of their own on the page, with lines between tokens; True means all.
+
+    Returns:
+        A `PageView`, which a notebook displays.
 
     Raises:
         InputError: for several texts, or for `minus` or `at` if `target` is not a token.

@@ -5,7 +5,7 @@
     maps = ffb.contribution_maps(model, "She loves math rather than engaging in")
     maps["AtbLnFf", 3]  # [query, key]
 
-Names and modules are loaded when first used, so that importing the package costs nothing.
+Names and modules are imported at first use: `import tl_ffblock` alone does not import torch.
 """
 
 import sys
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from tl_ffblock.layer.linear import Decomposition
     from tl_ffblock.metrics import (
         Metric,
-        kl_divergence as kl_divergence,  # reached here, listed in `metrics`
+        kl_divergence as kl_divergence,  # accessible here, listed in `metrics`
         logit,
         logit_difference,
         loss as loss,
@@ -153,7 +153,7 @@ _HOMES = {
     "rank": "metrics",
     "run_circuit": "interventions",
 }
-"""Where each name is defined."""
+"""Module in which each public name is defined."""
 
 _MODULES = {
     "aggregation": "aggregation",
@@ -169,7 +169,7 @@ _MODULES = {
     "metrics": "metrics",
     "scopes": "layer.scopes",
 }
-"""Modules for users: what is in them is documented and stays."""
+"""Public modules: their names are documented and stable."""
 _OTHER_MODULES = {
     "attention": "attention",
     "attribution": "attribution",
@@ -183,7 +183,7 @@ _OTHER_MODULES = {
     "results": "results",
     "views": "views",
 }
-"""Modules that are reached as attributes and not listed: internal ones, those whose names are here, and former names."""
+"""Modules that are attributes but are not listed: internal ones, those whose names are exported here, and former names."""
 
 __all__ = [
     "Attribution",

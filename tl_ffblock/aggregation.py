@@ -43,7 +43,7 @@ from tl_ffblock.signatures import spelled_out, strict
 __all__ = ["alti", "attention_flow", "globenc", "rollout"]
 
 RESIDUAL_OF_ATTENTION = 0.5
-"""Weight of the residual connection in a layer's attention, in the paper of rollout and flow."""
+"""Weight of the residual connection in a layer's attention (Abnar and Zuidema 2020, eq. 1)."""
 UNITS = 2**30
 """Units of a capacity of 1: maximum flows are computed in 32-bit integers."""
 ROUNDING = 1e-9
@@ -243,7 +243,7 @@ def _aggregated(run: Run, measure: Measure, name: str, by_layer: bool) -> Any:
 def _matrices(
     maps: ContributionMaps | TokenMaps, channel: str | None, residual: float | None
 ) -> tuple[TokenMaps, Float[Tensor, "layer query key"]]:
-    """Maps, and by layer their matrix: rows scaled to 1, plus a weighted identity."""
+    """Maps, and the matrix of each layer [layer query key]: rows scaled to 1, plus a weighted identity."""
     if isinstance(maps, ContributionMaps):
         maps = maps.token_maps(output_step(maps.order).scope if channel is None else channel)
         channel = None
@@ -255,7 +255,7 @@ def _matrices(
     if maps.layers != tuple(range(maps.layers[0], maps.layers[-1] + 1)):
         raise InputError(f"layers {spans(maps.layers)}: expected consecutive layers.")
     if channel is None and len(maps.channels) > 1 and not attention:
-        raise InputError(f"several maps per layer ({', '.join(maps.channels)}): expected channel=, one of them.")
+        raise InputError(f"several maps per layer ({', '.join(maps.channels)}): pass one of them as channel=.")
     if residual is None and not attention and maps.kind != "contributions":
         raise InputError(
             f"residual=None: for {maps.kind} pass the weight of the residual connection, or 0 if they include it."

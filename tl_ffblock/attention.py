@@ -143,9 +143,9 @@ def attention_scores(
 ) -> AttentionScores | list[AttentionScores]:
     """Attention scores: query and key vectors, the score of each pair, and norms of values.
 
-    `score[i, j] = scale * sum_e q[i, e] k[j, e]` with the model's scale of the layer, and q and k as attention multiplies them, after
-    rotation (Vaswani et al. 2017, eq. 1; the neuron view of Vig 2019). The softmax over the keys of i is compared with the model's
-    pattern, head by head. A difference raises an exception.
+    `score[i, j] = scale * sum_e q[i, e] k[j, e]` (Vaswani et al. 2017, eq. 1; the neuron view of Vig 2019). The scale is the model's
+    own of the layer; q and k are those after rotation. The softmax over the keys of i is compared with the model's pattern, head by
+    head. A difference above `rtol` raises an exception.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -178,8 +178,8 @@ def attention_scores(
         if not scored.error <= run.settings.rtol:
             raise UnsupportedModelError(
                 f"{run.model.name} ({run.model.family.name}), layer {record.layer}: the softmax of query times key is not "
-                f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Something else takes part, "
-                "such as position biases, a cap of scores, a sink, or a hook that edits the pattern."
+                f"the pattern (largest difference {scored.error:.1e}, scale {scored.scale:.3g}). Possible causes are "
+                "position biases, a cap of scores, a sink, or a hook that edits the pattern."
             )
         return scored, value_norms(record)[list(chosen)]
 

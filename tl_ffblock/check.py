@@ -5,7 +5,7 @@
 2. For each equation, the largest error over positions is kept. The verdict compares it with the tolerance of the model's dtype.
 3. Speed is that of a second call of `contribution_maps`, compared with plain forward passes.
 
-`contribution_maps` checks the same equations and raises an exception; this shows the numbers.
+`contribution_maps` checks the same equations and raises an exception. `check_model` returns the errors.
 """
 
 import time
@@ -73,7 +73,7 @@ class ModelCheck(Result):
     refusal: str | None = None
     """Reason why the model cannot be decomposed."""
     tokens_per_second: float = float("nan")
-    """Speed of `contribution_maps`, for all layers and scopes."""
+    """Speed of `contribution_maps`, for the checked layers and all scopes."""
     times_forward: float = float("nan")
     """Its time divided by that of a forward pass."""
 
@@ -103,8 +103,8 @@ class ModelCheck(Result):
         if self.failures:
             worst = self.failures[0]
             return (
-                f"FAILED: {len(self.failures)} of {len(self.findings)} equations miss {scientific(self.rtol, 1)}, first layer "
-                f"{worst.layer}, {worst.name} ({scientific(worst.error)}). No maps are made of this model."
+                f"FAILED: {len(self.failures)} of {len(self.findings)} equations exceed {scientific(self.rtol, 1)}, the first in "
+                f"layer {worst.layer}, {worst.name} ({scientific(worst.error)}). No maps of this model are returned."
             )
         return f"ok: all {len(self.findings)} equations hold to {scientific(self.rtol, 1)} ({self.dtype})"
 
@@ -116,7 +116,7 @@ class ModelCheck(Result):
         table.add_column("relative error", justify="right")
         table.add_column("")
         for finding in self.findings if every_layer else self.worst():
-            name = finding.name if finding.kind == "identity" else f"parts + bias = {finding.name}"
+            name = finding.name if finding.kind == "identity" else f"contributions + bias = {finding.name}"
             good = finding.error <= self.rtol
             table.add_row(
                 Text(name),
@@ -146,7 +146,7 @@ def check_model(
     layers: Layers = None,
     rtol: float | None = None,
 ) -> ModelCheck:
-    """Check every identity and every scope's completeness of a model; returns errors, speed and a verdict.
+    """Relative errors of a model's identities, completeness of its scopes, speed, and a verdict.
 
     Nothing is raised for a model that fails or is not supported: see `ok`, `failures` and `refusal` of the result.
 
@@ -157,7 +157,7 @@ def check_model(
         rtol: Largest accepted relative error; None means the tolerance of the model's dtype.
 
     Raises:
-        InputError: if it is not a TransformerLens model, or the input cannot be used.
+        InputError: if `model` is not a TransformerLens model, or `input`, `layers` or `rtol` cannot be used.
     """
     if rtol is not None:
         refuse_tolerance(rtol)

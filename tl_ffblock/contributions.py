@@ -121,7 +121,7 @@ def contribution_maps(
         heads: Heads with maps of their own, `maps.heads`; True means all. The residual is one more channel. Over channels, vectors
             sum to the token's contribution vector. Each head costs up to as much as all else (12 heads: 5 times at 15 tokens,
             10 times at 64).
-        experts: Experts of a mixture of experts with maps of their own, `maps.experts`; True means all. One more channel goes
+        experts: Experts of a mixture of experts with maps of their own, `maps.experts`; True means all. One more channel passes
             through no expert. All vectors of the layer are computed, and their sum is compared with the map.
         attention_mask: 1 at real tokens of a padded batch. Each sequence has the same result as without padding.
         token_type_ids: The segment of each token, for BERT.
@@ -205,7 +205,7 @@ def decompose(
     experts: AskedHeads = False,
     **options: Unpack[CallOptions],
 ) -> Decomposition | list[Decomposition]:
-    """All contribution vectors of one layer, by scope: `parts.sum(1) + bias + remainder = whole`.
+    """Contribution vectors of one layer, by scope: `parts.sum(1) + bias + remainder = whole`.
 
     `parts(scope)` is [query, key, d_model]. `contribution_maps` has the norms of these vectors.
 
@@ -214,8 +214,9 @@ def decompose(
         input: A text, a list of texts, or token ids.
         layer: One layer number, negative from the end.
         queries: Query positions to decompose, in the order of the rows; None means all.
-        heads: Attention heads whose own vectors are kept too; True means all. Each needs as much memory as all parts.
-        experts: Experts of a mixture of experts whose own vectors are kept, `experts(scope)`; one more channel goes through none.
+        heads: Attention heads whose own vectors are kept too; True means all. Each needs as much memory as `parts`.
+        experts: Experts of a mixture of experts whose own vectors are kept, `experts(scope)`. One more channel is what passes
+            through no expert.
         attention_mask: As in `contribution_maps`.
         token_type_ids: As in `contribution_maps`.
         fwd_hooks: As in `contribution_maps`.
@@ -307,11 +308,12 @@ def neurons(
     positions: NamedPositions | None = None,
     **options: Unpack[CallOptions],
 ) -> NeuronShares | list[NeuronShares]:
-    """Neurons of a layer's feed-forward: their part of the contribution of token `key` to position `query`.
+    """Neurons of a layer's feed-forward: their signed shares of the contribution of token `key` to position `query`.
 
-    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (eq. 12-14, by neuron). v_n is neuron n's value, its row of W_out;
-    m_n(j) is the token's part of its activation. Projected on `F_i(x_j)`, every neuron has a signed share. These shares sum to
-    the norm that `contribution_maps` has in this cell.
+    `F_i(x_j) = sum_n m_n(j) v_n` at the feed-forward's output (Kobayashi et al. 2024, eq. 12-14, by neuron). v_n is neuron n's
+    value, its row of W_out; m_n(j) is the token's contribution to its activation. A neuron's share is `m_n(j) <v_n, u>` with u
+    the direction of `F_i(x_j)`. Shares sum to the norm that `contribution_maps` has in this cell, in units of the residual
+    stream.
 
     Args:
         model: As in `contribution_maps`.
@@ -357,7 +359,7 @@ def neurons(
 
 
 def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
-    """Heads with maps of their own, for models and settings that can compute them.
+    """Numbers of the heads with maps of their own.
 
     Raises:
         InputError: if there is no such head, or if method is "captum".
@@ -369,7 +371,7 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
 
 
 def experts_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
-    """Experts with maps of their own: those of a layer's router, then a shared one.
+    """Numbers of the experts with maps of their own: those of a layer's router, then a shared one.
 
     Raises:
         InputError: if there is no such expert, or the model has none.
@@ -441,7 +443,7 @@ def _refuse_other_norms(model: Model, layer: int, scope: str, of: str, error: fl
         raise CompletenessError(
             f"{model.name}, layer {layer}, scope {scope}: norms of contributions of {of} differ from those of their "
             f"vectors by {error:.1e} of the query's largest (tolerance {settings.rtol:.0e}). This is a fault of tl_ffblock: please "
-            'report it. method="captum" computes norms in another way.'
+            'report it. Use method="captum", which computes norms in another way.'
         )
 
 
@@ -455,9 +457,9 @@ def _unchecked(tables: Mapping[Any, Tensor]) -> Mapping[Any, Tensor]:
 
 
 class LayerTables:
-    """Tables of every sequence, with an axis of layers in front.
+    """Tables of every sequence, [layer ...].
 
-    Sequences of one batch are stored together until the last layer, so that nothing is done per sequence and layer.
+    Sequences of one batch are stored together until the last layer, which saves an operation per sequence and layer.
     """
 
     def __init__(self, layers: Sequence[int]) -> None:
@@ -476,7 +478,7 @@ class LayerTables:
         Args:
             layer: Layer number.
             numbers: Numbers of the sequences.
-            tables: Tables by key. On an accelerator they stay there up to some size, since each copy waits for the device.
+            tables: Tables by key. On an accelerator they stay there up to `_HELD_BYTES`, since each copy waits for the device.
             check: Called with the tables on the CPU; returns those to store.
         """
         self._waiting.append((layer, numbers, tables, check))
@@ -515,9 +517,9 @@ class LayerTables:
 
 
 class MapTables:
-    """Computes norms of layer records, and tables of results from norms.
+    """Norms of layer records, collected in tables of results.
 
-    Tables have room for all layers from the start, so that nothing of a long sequence is stored twice.
+    Tables are allocated for all layers at the first one: no table of a long sequence is stored twice.
     """
 
     def __init__(
@@ -535,7 +537,7 @@ class MapTables:
         self._progress = progress
         self._buffers = Buffers()
         self._tables = LayerTables(run.layers)
-        # One layer per call, which depends on the tokens: in every layer the check would be an eighth of a short call's operations.
+        # One layer per call, chosen by the tokens. In every layer, the check would be an eighth of a short call's operations.
         self._compared = run.layers[int(run.sequences[0].tokens.sum()) % len(run.layers)]
         """The layer whose norms are compared with those of vectors."""
 
@@ -545,7 +547,7 @@ class MapTables:
         for stack in stacks(records, self._buffers, settings):
             layer, norms = stack.record.layer, norms_of_stack(stack, settings, self.scopes, self._buffers, products)
             found = {name: getattr(norms, name) for name in TABLES}
-            # A source token that many queries see, also in a causal model: half way before the last query.
+            # A source token that many queries attend to, also in a causal model: half way to the last query.
             key = stack.positions[-1] // 2
             if settings.method != "captum" and layer == self._compared:  # norms of "captum" are computed from vectors
                 found[_OF_COLUMN] = errors_of_column(stack, norms.values, key, settings)
@@ -561,7 +563,7 @@ class MapTables:
 
     def _by_expert(self, stack: Stack, values: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         """Tables [sequence channel query key] of the chosen experts, and the error of the sum over all experts."""
-        if stack.record.routing is None:  # a dense layer: all goes through no expert
+        if stack.record.routing is None:  # a dense layer: the last channel, which passes through no expert, has all
             before = (0, 0, 0, 0, len(self.experts), 0)
             return {_EXPERTS: {scope: pad(table[:, None], before) for scope, table in values.items()}}
         of_one = {scope: table[0] for scope, table in values.items()}  # layers of experts are never stacked
@@ -688,11 +690,11 @@ def _in_columns(values: Tensor, of_row: RowNeurons, union: Int[Tensor, " neuron"
 
 def _refuse_wrong_sums(model: Model, record: LayerRecord, of_row: RowNeurons, settings: Settings) -> None:
     for what, error in (
-        ("neurons' shares miss the contribution's norm", float(of_row.share_errors.max())),
-        ("tokens' shares miss the neurons' coefficients", of_row.coefficient_error),
+        ("shares of neurons differ from the contribution's norm", float(of_row.share_errors.max())),
+        ("contributions of tokens and biases differ from the neurons' activations", of_row.coefficient_error),
     ):
         if not error <= settings.rtol:
             raise CompletenessError(
                 f"{model.name}, layer {record.layer}, query {int(record.queries[0])}: {what} by {error:.1e} (tolerance "
-                f"{settings.rtol:.0e}). Half-precision or very large activations may need a higher rtol or a float32 model."
+                f"{settings.rtol:.0e}). Use a higher rtol or a float32 model for half precision or very large activations."
             )

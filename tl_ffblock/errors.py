@@ -105,8 +105,8 @@ def former_names(module: str, former: Mapping[str, str]) -> Callable[[str], Any]
     """A module's `__getattr__`: names that changed still work and warn; any other is an AttributeError.
 
     Args:
-        module: Its name.
-        former: By former name the full name of today.
+        module: Name of the module.
+        former: The present full name, by former name.
     """
 
     def attribute(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Files that are written as a whole or not at all, and tensors with labels in safetensors files with a checksum."""
+"""Atomic writing of files, and safetensors files of labels and tensors with a checksum."""
 
 import fcntl
 import hashlib
@@ -20,15 +20,15 @@ if TYPE_CHECKING:  # the command line looks at paths before it imports torch
 
 
 UNFINISHED = ".tl_ffblock-"
-"""How the names of files begin that are not yet written as a whole."""
+"""Prefix of the names of unfinished files."""
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> Path:
-    """The regular file that stands or can stand under a path; of a link, the file that it leads to.
+    """Path of the regular file that exists or can be made at a path; for a symbolic link, its target.
 
     Raises:
-        InputError: if its folder does not exist, it is a folder, a device or a pipe, which a file would replace, a file that is
-            read-only, or the system takes no such name.
+        InputError: if the folder does not exist, if the path is that of a folder, a device, a pipe or a read-only file, or if the
+            system accepts no such name.
     """
     target = Path(path)
     try:
@@ -38,30 +38,30 @@ def check_replaceable(path: str | os.PathLike[str]) -> Path:
         mode = 0
     except (OSError, ValueError) as error:
         raise InputError(
-            f"cannot write {brief(str(path))}: {getattr(error, 'strerror', error)}; use another name."
+            f"cannot write {brief(str(path))}: {getattr(error, 'strerror', error)}. Use another name."
         ) from error
     if stat.S_ISDIR(mode):
-        raise InputError(f"cannot write {path}: it is a folder; give the name of a file.")
+        raise InputError(f"cannot write {path}: it is a folder. Use the name of a file.")
     if not target.parent.is_dir():
         shown = target.parent if Path(path).is_symlink() else Path(path).parent
-        raise InputError(f"cannot write {path}: the folder {shown} does not exist; make it first.")
+        raise InputError(f"cannot write {path}: the folder {shown} does not exist. Make it first.")
     if stat.S_ISLNK(mode):
-        raise InputError(f"cannot write {path}: its links lead in a circle; give the name of a file.")
+        raise InputError(f"cannot write {path}: its symbolic links form a loop. Use the name of a file.")
     if mode and not stat.S_ISREG(mode):
         raise InputError(
-            f"cannot write {path}: it is not a regular file but a device or a pipe, which a file would replace; give the name of "
-            "a file."
+            f"cannot write {path}: it is a device or a pipe, expected a regular file. Use the name of a file, since a device or pipe "
+            "would be replaced."
         )
-    if mode and not os.access(target, os.W_OK):  # a rename would replace it all the same
-        raise InputError(f"cannot write {path}: it is read-only; use another name, or let it be written (chmod u+w).")
+    if mode and not os.access(target, os.W_OK):  # `os.replace` needs no permission to write the file
+        raise InputError(f"cannot write {path}: it is read-only. Use another name, or make it writable (chmod u+w).")
     return target
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """See before the work whether a file can be written after it.
+    """Check before a long computation that its result can be written.
 
     Raises:
-        InputError: as `check_replaceable`, and if the folder takes no files.
+        InputError: as `check_replaceable`, and if no file can be made in the folder.
     """
     target = check_replaceable(path)
     try:
@@ -69,26 +69,26 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             pass
     except OSError as error:
         raise InputError(
-            f"cannot write {path}: the folder {Path(path).parent} takes no files ({error.strerror})."
+            f"cannot write {path}: no file can be made in the folder {Path(path).parent} ({error.strerror}). Use another folder."
         ) from error
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write beside the file, flush to the disk, rename: all of it or nothing. The library writes every file so.
+    """Write a file completely or not at all: to a temporary file in the same folder, flushed to the disk, then renamed.
 
-    A file that is replaced leaves its mode and owner to the new one; a link stays, and the file that it leads to is written; further
-    hard links keep the old file. Leftovers of killed processes in the folder are removed.
+    The library writes every file in this way. The new file has mode and owner of a replaced one. A symbolic link is kept, and its
+    target is written. Other hard links keep the old file. Unfinished files of killed processes in the folder are removed.
 
     Args:
-        path: Where.
-        data: The whole file.
+        path: File to write.
+        data: Its content.
 
     Returns:
         The path.
 
     Raises:
         InputError: as `check_replaceable`.
-        OSError: if the disk refuses; what stood under `path` is still there then.
+        OSError: if the file cannot be written; an existing file at `path` is then unchanged.
     """
     target = check_replaceable(path)
     try:
@@ -97,7 +97,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
                 file.write(data)
             with suppress(FileNotFoundError):
                 before = target.stat()
-                with suppress(PermissionError):  # to give a file away takes the right to
+                with suppress(PermissionError):  # only root may change the owner
                     os.fchown(handle, before.st_uid, before.st_gid)
                 os.fchmod(handle, stat.S_IMODE(before.st_mode))
             os.fsync(handle)
@@ -106,21 +106,21 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> Path:
     except OSError as error:
         if error.errno is None:
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # and not the name beside it
+        raise OSError(error.errno, error.strerror, str(path)) from error  # with `path`, not the temporary name
     return Path(path)
 
 
 def write_table(path: str | os.PathLike[str], table: "pd.DataFrame") -> Path:
-    """Write a table as CSV, as `write_atomically`; every cell as it is, also one that a spreadsheet takes for a formula."""
+    """Write a table as CSV, as `write_atomically` does. Cells are unchanged, also those that a spreadsheet reads as a formula."""
     text = table.to_csv(index=False, lineterminator="\n")
-    return write_atomically(path, text.encode("utf-8", "backslashreplace"))  # half a surrogate pair has no UTF-8
+    return write_atomically(path, text.encode("utf-8", "backslashreplace"))  # a lone surrogate has no UTF-8
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:
-    """The path of a file to read. Every reader asks here first: a pipe would wait for ever, a device may have no end.
+    """Path of a regular file that can be read. Every reader calls this first: a pipe could block, and a device may be endless.
 
     Raises:
-        InputError: if it is a folder, a device, a pipe, or a file that may not be read, or the system takes no such name.
+        InputError: if it is a folder, a device, a pipe, a file without permission to read, or if the system accepts no such name.
         FileNotFoundError: if there is no such file.
     """
     try:
@@ -131,18 +131,19 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"cannot read {brief(str(path))}: {getattr(error, 'strerror', error)}.") from error
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
-        raise InputError(f"cannot read {path}: it is {kind}; give the name of a file.")
+        raise InputError(f"cannot read {path}: it is {kind}. Use the name of a file.")
     if not os.access(path, os.R_OK):
-        raise InputError(f"cannot read {path}: it is not allowed (chmod u+r).")
+        raise InputError(f"cannot read {path}: permission denied. Make it readable (chmod u+r).")
     return Path(path)
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds.
+    """Content of a JSON file.
 
     Raises:
-        MapFileError: if it is not JSON, has a name twice in one object, or is nested deeper than Python reads.
-        InputError, FileNotFoundError: as `regular_file`.
+        MapFileError: if it is not JSON, has a name twice in one object, or is nested too deeply for Python's parser.
+        InputError: as `regular_file`.
+        FileNotFoundError: if there is no such file.
     """
     try:
         return parse_json(regular_file(path).read_text(encoding="utf-8"))
@@ -153,11 +154,11 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """What a JSON text says.
+    """Content of a JSON text.
 
     Raises:
-        ValueError: if it is not JSON, has a name twice in one object, which parsers read in different ways, or is nested deeper than
-            Python reads.
+        ValueError: if it is not JSON, has a name twice in one object, which parsers read in different ways, or is nested too
+            deeply for Python's parser.
     """
     try:
         return json.loads(text, object_pairs_hook=_once)
@@ -169,13 +170,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     held = dict(pairs)
     if len(held) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{brief(next(name for name in names if names.count(name) > 1))} stands twice in one object")
+        raise ValueError(f"{brief(next(name for name in names if names.count(name) > 1))} occurs twice in one object")
     return held
 
 
 @contextmanager
 def _beside(target: Path) -> Iterator[tuple[int, str]]:
-    """A new file in the folder of `target`, and its name; locked while it is written, removed afterwards unless it was renamed."""
+    """Handle and name of a new file in the folder of `target`. It is locked while it is written, and removed unless renamed."""
     _remove_leftovers(target.parent)
     while True:
         name = str(target.parent / f"{UNFINISHED}{secrets.token_hex(8)}")
@@ -183,7 +184,7 @@ def _beside(target: Path) -> Iterator[tuple[int, str]]:
         try:
             with suppress(OSError):  # some network file systems have no locks; nothing is removed there
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.fstat(handle).st_nlink:  # another process may have removed it before it was locked
+            if os.fstat(handle).st_nlink:  # else another process removed it before it was locked
                 yield handle, name
                 return
         finally:
@@ -192,7 +193,7 @@ def _beside(target: Path) -> Iterator[tuple[int, str]]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove unfinished files whose processes are gone: those that nobody locks."""
+    """Remove unfinished files of ended processes: those without a lock."""
     with suppress(OSError), os.scandir(folder) as entries:
         for name in [entry.path for entry in entries if entry.name.startswith(UNFINISHED)]:
             with suppress(OSError):
@@ -205,7 +206,7 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flush the rename itself."""
+    """Flush a folder, and with it the rename, to the disk."""
     with suppress(OSError):  # folders of some file systems cannot be opened or flushed
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -215,7 +216,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 class TensorFile(NamedTuple):
-    """What a file of labels and tensors says, once its checksum is found to be right."""
+    """Content of a file of labels and tensors, with a correct checksum."""
 
     kind: str
     """Name of the format, such as "tl_ffblock.Attribution"."""
@@ -227,22 +228,22 @@ class TensorFile(NamedTuple):
 def write_tensors(
     path: Path, kind: str, version: int, labels: Mapping[str, Any], tensors: Mapping[str, "Tensor"]
 ) -> None:
-    """Write labels and tensors to one safetensors file, with a checksum over both; a half-written one never appears.
+    """Write labels and tensors to one safetensors file, with a checksum over both; a partial file never appears.
 
     Args:
-        path: Where.
+        path: File to write.
         kind: Name of the format.
-        version: Of the format.
-        labels: What JSON can hold.
-        tensors: By name.
+        version: Version of the format.
+        labels: Labels by name, as values for JSON.
+        tensors: Tensors by name.
 
     Raises:
-        InputError: if the folder does not exist, or the path is not a regular file.
+        InputError: as `check_replaceable`.
     """
     import torch
     from safetensors.torch import save
 
-    # Copies: safetensors refuses tensors that share their memory.
+    # safetensors refuses tensors that share memory: each is copied.
     kept = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
@@ -252,11 +253,12 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> TensorFile:
-    """Labels and tensors, as the checksum says they were written.
+    """Labels and tensors of a file from `write_tensors`; the checksum is compared.
 
     Raises:
-        MapFileError: if the file is not of this library or was changed.
-        InputError, FileNotFoundError: as `regular_file`.
+        MapFileError: if the file is not of this library, or was changed.
+        InputError: as `regular_file`.
+        FileNotFoundError: if there is no such file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -269,15 +271,15 @@ def read_tensors(path: Path) -> TensorFile:
         raise MapFileError(f"{path} is not a readable safetensors file: {error}") from error
     kind, version, header = (metadata.get(name, "") for name in ("format", "version", "maps"))
     if not kind.startswith("tl_ffblock") or not re.fullmatch("[0-9]{1,9}", version):
-        raise MapFileError(f"{path} holds no result of tl_ffblock (format {brief(kind)}, version {brief(version)}).")
+        raise MapFileError(f"{path} has no result of tl_ffblock (format {brief(kind)}, version {brief(version)}).")
     if metadata.get("sha256") != _digest(header, tensors):
-        raise MapFileError(f"{path} was changed after it was saved (checksum differs): make it again.")
+        raise MapFileError(f"{path} was changed after it was saved (checksum differs): save it again.")
     try:
         labels = parse_json(header)
     except ValueError as error:
         raise MapFileError(f"{path} has labels that are not JSON: {error}.") from error
     if not isinstance(labels, dict):
-        raise MapFileError(f"{path} has labels that are not a mapping of names: {brief(labels)}.")
+        raise MapFileError(f"{path} has labels {brief(labels)}, expected a mapping of names.")
     return TensorFile(kind, int(version), labels, tensors)
 
 

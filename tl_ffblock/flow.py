@@ -1,5 +1,5 @@
-# Noun: flow graph. This is the name that the package `graphs` had in 0.2.0.
-"""Former name of `tl_ffblock.graphs`: importing it warns, and the next version does not have it."""
+# Noun: flow graph. The package `graphs` had this name in 0.2.0.
+"""Former name of `tl_ffblock.graphs`. Importing it warns; the next version will not have it."""
 
 import warnings
 
@@ -34,6 +34,6 @@ warnings.warn("tl_ffblock.flow is tl_ffblock.graphs now", DeprecationWarning, st
 
 
 def routes(result: Attribution, *, keep: float = 0.8, height: int = 820) -> PageView:
-    """The paths from the tokens to the target as a page: `result.graph(keep).show(height=height)`."""
+    """Page of the paths from the tokens to the target: `result.graph(keep).show(height=height)`."""
     page: PageView = result.graph(keep).show(height=height)
     return page

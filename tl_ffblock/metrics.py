@@ -4,7 +4,7 @@
     metric(model(tokens))  # [batch]
 
 Any function of logits can be passed as a metric; `as_metric` wraps it. A subclass of `Metric` needs only `__call__`. It can also have
-a position, a name, words to look up, and a clean forward pass per prompt.
+a position, a name, words to look up, and one clean forward pass per prompt.
 
 Words are looked up with a model's tokenizer: that of `model=`, or that of the call that runs the model. If each prompt has its own
 answer, row i of the logits is read with that of prompt i. `of_prompt` returns the metric for any number of rows of one prompt.
@@ -247,7 +247,7 @@ class Answers:
         return Answers((self.prompts[number],), shared=True)
 
     def read(self, reading: RowReader, rows: Float[Tensor, "batch d_vocab"]) -> Float[Tensor, " batch"]:
-        """A reading of every row: of its own answer, or of the one that all share.
+        """One number per row [batch]: the reading of its own answer, or of the shared one.
 
         Raises:
             InputError: if words are not looked up yet, if there are not as many rows as prompts, or for an unknown token id.
@@ -256,7 +256,7 @@ class Answers:
         words = [token for token in tokens if isinstance(token, str)]
         if words:
             raise InputError(
-                f"the metric reads {words[0]!r}, which is not looked up yet: expected a model's tokenizer. Pass model=..., or use "
+                f"the metric reads {words[0]!r}, expected token ids or a model's tokenizer. Pass model=..., or use "
                 "metric.bound_to(model)."
             )
         if not self.shared and len(self.prompts) != len(rows):
@@ -276,10 +276,10 @@ class Answers:
 @strict
 @dataclass(frozen=True)
 class AnswerMetric(Metric):
-    """A reading of an answer at one position, minus that of another answer."""
+    """One number per row [batch]: the reading of an answer at one position, minus that of another answer."""
 
     reading: RowReader
-    """Function of logits and an answer's tokens."""
+    """Function of logits and an answer's token ids."""
     answers: Answers
     minus: Answers | None = None
     """Answer to subtract; None means none."""
@@ -326,7 +326,7 @@ class AnswerMetric(Metric):
             right, wrong = (prompts[number % len(prompts)] for prompts in (first, second))
             if set(right) == set(wrong):
                 raise InputError(
-                    f"prompt {number}: the answer and what is subtracted are the same token {list(right)}."
+                    f"prompt {number}: the answer and the one to subtract are the same token {list(right)}. Use two answers."
                 )
 
     @property
@@ -345,7 +345,7 @@ def logit(
     at: int = -1,
     model: Any = None,
 ) -> AnswerMetric:
-    """Metric: the logit of an answer at one position, minus another's. A difference of logits is one of log odds, in nats.
+    """Metric: the logit of an answer at one position, minus another's. For two tokens: the log ratio of their probabilities, in nats.
 
     The logit of several tokens is their mean, so that the metric is linear in the logits. A part of a single logit is common to
     all tokens; `minus="mean"` subtracts the mean of all logits.

@@ -1,8 +1,7 @@
-"""Numbers as people read them: `1.3e-7`, `-0.31`, the same in reports, tables, summaries and at a terminal.
+"""Numbers as text, such as `1.3e-7` and `-0.31`, in one format for reports, tables, summaries and the terminal.
 
-Pages and figures write the minus sign of typography (`typographic`), everything else the hyphen of the keyboard.
-
-Messages of errors keep Python's own form (`1.3e-07`): a tolerance that they name can be copied into a call.
+Pages and figures have the typographic minus sign (`typographic`), everything else the ASCII hyphen. Errors keep Python's own
+format (`1.3e-07`), which can be copied into a call.
 """
 
 import math
@@ -12,13 +11,13 @@ from contextlib import suppress
 from tl_ffblock.errors import InputError, brief
 
 QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-"""A token as targets have it."""
+"""Regular expression of a quoted token in a target's name."""
 _MINUS = re.compile(rf"(?P<token>{QUOTED})|(?<!\w)-(?=\d)|(?<=\de)-(?=\d)| - ")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 def scientific(value: float, digits: int = 2) -> str:
-    """Write a number with a power of ten to so many significant digits; nothing at all is `0`."""
+    """A number in scientific notation with some significant digits, `1.3e-7`; zero is `0`."""
     if value == 0:
         return "0"
     mantissa, mark, exponent = f"{value:.{digits - 1}e}".partition("e")
@@ -26,35 +25,35 @@ def scientific(value: float, digits: int = 2) -> str:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """Write a number with its sign and so many digits after the point: `+0.25`, `-0.31`."""
+    """A number with its sign and some digits after the point: `+0.25`, `-0.31`."""
     return f"{value:+.{digits}f}"
 
 
 def significant(value: float, digits: int = 3, sign: str = "+") -> str:
-    """Write a number to so many significant digits: `+5.29`, `-0.303`; without the plus where `sign` is `-`."""
+    """A number with some significant digits: `+5.29`, `-0.303`; with `sign="-"` without the plus."""
     return f"{value:{sign}.{digits}g}"
 
 
 def typographic(number: str) -> str:
-    """A written number with the minus sign that pages and figures have: `−0.303`, `1.3e−7`."""
+    """The text of a number with the typographic minus sign: `−0.303`, `1.3e−7`."""
     return number.replace("-", "−")
 
 
 def typographic_words(words: str) -> str:
-    """The same of a sentence or a target's name, but not of quoted tokens, ranges and words: `logit difference ' a-b' − ' c' = −0.3`."""
+    """A sentence with typographic minus signs, except in quoted tokens, ranges and words: `logit ' a-b' − ' c' = −0.3`."""
     return _MINUS.sub(lambda found: found["token"] or found[0].replace("-", "−"), words)
 
 
 def percent(part: float) -> str:
-    """Write a part of 1 in per cent, whole from ten on: `441 %`, `3.25 %`."""
+    """A fraction in per cent: without decimals from 10 % on, else with two: `441 %`, `3.25 %`."""
     return f"{100 * part:.{0 if abs(part) >= 0.1 else 2}f} %"
 
 
 def bytes_of(max_memory: float | int | str) -> float:
-    """Bytes that a number or a text such as "4GB" or "512 MiB" means.
+    """Number of bytes of a number or of a text such as "4GB" or "512 MiB".
 
     Raises:
-        InputError: for anything else.
+        InputError: for anything else, and for numbers that are not positive and finite.
     """
     written = re.fullmatch(r"([0-9.]+) ?([kMGT]i?|)B?", str(max_memory).strip())
     with suppress(ValueError):

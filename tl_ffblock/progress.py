@@ -1,4 +1,4 @@
-"""Progress of long calls: a bar for a person at a terminal or in a notebook, a line now and then for a log."""
+"""Progress of long calls: a bar in a terminal or notebook, occasional lines in a log."""
 
 import os
 import sys
@@ -9,35 +9,35 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 UNKNOWN_SIZE: dict[str, Any] = {"ncols": 80, "nrows": 24}
-"""For terminals that call themselves empty, as in containers: there a bar would be drawn on no column."""
+"""Size of terminals that report 0 columns or rows, as in containers: else tqdm would draw a bar of width 0."""
 SECONDS_BEFORE_PASSING_BAR = 1.0
-"""A passing bar appears when the call has taken so long."""
+"""Duration of a call after which a passing bar appears."""
 SECONDS_BETWEEN_LINES = 30.0
-"""How often a log gets a line."""
+"""Time between two lines of a log."""
 
 Kind = Literal["passing", "lasting"]
 
 
 class Progress:
-    """Counts what is done of a number of things to do; a context manager.
+    """Progress of a call with a known number of units; a context manager.
 
-    A `passing` bar appears on a terminal or in a notebook cell when the call takes long, goes away at its end, and is
-    nothing in a pipe. A `lasting` one is there from the start and stays; where there is neither, it gets lines.
-    With `TQDM_DISABLE=1` in the environment, as tqdm reads it, or `shown=False` there is nothing.
+    A "passing" bar appears in a terminal or notebook cell after `SECONDS_BEFORE_PASSING_BAR` and is cleared at the end; elsewhere
+    nothing is printed. A "lasting" bar appears at once and stays; elsewhere lines are printed to stderr. With `shown=False`, or
+    with `TQDM_DISABLE` in the environment, there is no bar and no line.
     """
 
     def __init__(
         self, name: str, total: int, units: str, *, done: int = 0, kind: Kind = "passing", shown: bool = True
     ) -> None:
-        """Begin to count.
+        """Start the bar or the log.
 
         Args:
-            name: What is being done, at the head of the bar.
-            total: How many units there are to do, those of `done` included.
-            units: What is counted, in the plural: "batches".
-            done: How many were done before.
-            kind: Whether the bar passes or lasts.
-            shown: A caller's `progress`: False shows nothing.
+            name: Label of the bar.
+            total: Number of units, including those of `done`.
+            units: Name of the units in the plural, such as "batches".
+            done: Number of units that were done before.
+            kind: "passing" or "lasting".
+            shown: Whether anything is shown: the argument `progress` of public calls.
         """
         self.done = done
         self._name, self._total, self._units = name, total, units
@@ -64,7 +64,7 @@ class Progress:
         return self
 
     def step(self, number: int = 1) -> None:
-        """Count some more as done."""
+        """Count further units as done."""
         self.done += number
         self._bar.update(number)
         if self._logs and time.monotonic() >= self._next_line and self.done < self._total:
@@ -85,15 +85,15 @@ class Progress:
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, as tqdm.auto tells it; IPython at a terminal is a terminal."""
+    """Whether this process is the kernel of a notebook, tested as in tqdm.auto; IPython in a terminal is not."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return "IPKernelApp" in getattr(shell, "config", {})
 
 
 def _notebook_bar() -> Any:
-    """The bar that tqdm.auto chooses: a widget where ipywidgets is installed, else text in the cell."""
+    """The bar class of tqdm.auto: a widget if ipywidgets is installed, else text in the cell."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that ipywidgets is not installed; the text says as much
+        warnings.simplefilter("ignore")  # tqdm warns if ipywidgets is not installed; the bar is text then
         from tqdm.auto import tqdm as bar
     return bar

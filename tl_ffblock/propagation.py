@@ -1,5 +1,5 @@
-# Noun: attribution. This is the name that the package `attribution` had in 0.2.0.
-"""Former name of `tl_ffblock.attribution`: importing it warns, and the next version does not have it."""
+# Noun: attribution. The package `attribution` had this name in 0.2.0.
+"""Former name of `tl_ffblock.attribution`. Importing it warns; the next version will not have it."""
 
 import warnings
 

@@ -139,7 +139,7 @@ class Result(Values):
         return html if path is None else write_atomically(path, html.encode("utf-8"))
 
     def show(self, *, height: int = 820, **options: Any) -> Any:
-        """The page in a notebook cell, in a frame, with a still picture for readers that show no frames.
+        """The page in a frame of a notebook cell, with a still picture for viewers that show no frames.
 
         Args:
             height: Height of the frame in pixels, until the page reports its own.
@@ -156,7 +156,7 @@ class Result(Values):
         Args:
             title: Text above the figure; True means its own, None means none.
             caption: Text below the figure; True means its own, None means none.
-            **options: What is drawn, by the kind of result.
+            **options: Options of the figure, which depend on the class of the result.
 
         Raises:
             InputError: if there is no figure of such a result, or an option does not fit it.
@@ -169,7 +169,7 @@ class Result(Values):
         return self._drawn(method, views().page_of, options)
 
     def _drawn(self, method: str, view: Any, options: Mapping[str, Any], more: Sequence[str] = ()) -> Any:
-        """What the view of this type makes; options that neither it nor the method has are refused in the method's name."""
+        """Page or figure of this type. Options that neither its view nor the method has are refused in the method's name."""
         refuse_options(f"{type(self).__name__}.{method}", view.dispatch(type(self)), options, more)
         return view(self, **options)
 
@@ -235,7 +235,7 @@ class Results(list[One], Generic[One]):
         for number, each in enumerate(self):
             if not isinstance(each, Result):
                 raise InputError(
-                    f"element {number} is a {type(each).__name__}, expected a result: save lists one by one."
+                    f"element {number} is of type {type(each).__name__}, expected a result: save lists one by one."
                 )
         _write(Path(path), "Results", tuple(self))
         return Path(path)
@@ -558,7 +558,7 @@ def _decoded(held: Any, tensors: Mapping[str, Tensor]) -> Any:
         case {"map": items}:
             held = {_decoded(key, tensors): _decoded(one, tensors) for key, one in items}
             if len(held) != len(items):
-                raise ValueError("a key stands twice")
+                raise ValueError("a key occurs twice")
             return held
         case {"list": items}:
             return [_decoded(one, tensors) for one in items]

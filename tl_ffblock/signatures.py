@@ -1,11 +1,10 @@
-"""Calls that a signature does not fit are refused in words; functions may share their keyword options.
+"""Checks of arguments against signatures, with errors that name the argument, and keyword options that functions share.
 
-Every public function and class of the package carries `strict` or `spelled_out`. What they look at:
+Every public function and class of the package is decorated with `strict` or `spelled_out`. They check:
 
-1. Names: an argument that the signature lacks, one that is missing, one that has to be named.
-2. Values, where the annotation is a number, a truth value, a text, a choice of words, a path or a class, or several of
-   these: True is not a number, 1.0 not a whole one, NaN not one at all. Lists, positions, tensors and functions have readers
-   of their own, and so have ranges.
+1. Names: unknown arguments, missing ones, and positional ones that must be passed by name.
+2. Values, if the annotation is a number, bool, text, `Literal`, path or class, or a union of these. True is not a number, 1.0 is
+   not a whole number, and NaN is refused. Lists, positions, tensors, functions and ranges are checked where they are read.
 """
 
 import ast
@@ -28,7 +27,7 @@ R = TypeVar("R")
 Kind = TypeVar("Kind", bound=str)
 Called = TypeVar("Called", bound=Callable[..., Any])
 Reader: TypeAlias = tuple[Callable[[Any], bool], tuple[str, ...]]
-"""Whether a value is what an annotation says, and what that is in words."""
+"""Whether a value is of an annotation's type, and this type in words."""
 
 _MADE_BY = {
     "Attribution": "as ffb.attribute makes it",
@@ -43,18 +42,18 @@ _MADE_BY = {
     "Triggers": "as ffb.memories.find_triggers makes it",
     "ValueTokens": "as ffb.memories.value_tokens makes it",
 }
-"""How callers come by an object."""
+"""How to make an object of a class, for errors."""
 
 
 ADVANCED = {
     *("progress", "batch_size", "checkpoint", "max_memory"),
     *("fwd_hooks", "cache", "method", "n_steps", "value_bias", "rtol", "precision", "chunk_bytes"),
 }
-"""Options that few calls need: the last ones of every signature."""
+"""Options that few calls need; they are last in every signature."""
 
 
 class Annotation:
-    """An annotation that prints as its source has it, by the names of type aliases; `typing.get_type_hints` has the types."""
+    """An annotation that prints as in the source, with the names of type aliases; `typing.get_type_hints` has the types."""
 
     def __init__(self, owner: object, name: str, annotation: object) -> None:
         self.owner, self.name, self.annotation = owner, name, annotation
@@ -68,7 +67,7 @@ class Annotation:
 
 @functools.cache
 def _texts(owner: Any) -> dict[str, str]:
-    """The annotations of a function, or of the fields of a class and its bases, as they are written."""
+    """Source texts of the annotations of a function, or of the fields of a class and its bases, by name."""
     node: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
     if isinstance(node, ast.ClassDef):
         known = vars(sys.modules[owner.__module__])
@@ -98,7 +97,7 @@ def _texts(owner: Any) -> dict[str, str]:
 
 
 class _Shown(inspect.Signature):
-    """A signature for readers: annotations by their names, a long one with a line per parameter."""
+    """A signature with annotations as in the source; above 100 characters it has one line per parameter."""
 
     def __str__(self) -> str:
         line = super().__str__()
@@ -124,10 +123,10 @@ def _shown(signature: inspect.Signature, owner: object, options: type | None = N
 
 
 def strict(called: Called) -> Called:
-    """A function, or a class with its constructor and public methods, whose wrong calls are refused in words.
+    """The function, or the class with its constructor and public methods, with checked arguments.
 
-    An argument that the signature lacks, or one that is missing, raises `CallError`, which is a TypeError as Python's own; a
-    value of another kind than the annotation's raises `InputError`. Values of a dataclass's fields are not looked at.
+    An unknown or missing argument raises `CallError`, which is also a TypeError. A value of another type than the annotation's
+    raises `InputError`. Values of a dataclass's fields are not checked.
     """
     if not isinstance(called, type):
         return _checked(called, inspect.signature(called), called)  # type: ignore[return-value]  # of the same signature
@@ -144,15 +143,15 @@ def strict(called: Called) -> Called:
 
 
 def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Show the keys of a function's `**options` as keyword arguments of its own; wrong calls raise `CallError`.
+    """Decorator that shows the keys of a function's `**options` as keyword arguments, and checks arguments as `strict` does.
 
-    A type checker reads the keys from `Unpack[options]`; this does the same for `help()`, for the completion of a notebook,
-    and for a misspelt name.
+    A type checker reads the keys from `Unpack[options]`. This does the same for `help()`, for completion in notebooks, and for
+    misspelt names.
 
     Args:
         options: The TypedDict of `**options`.
-        defaults: The value of each key where it is not given, for the reader, in the order shown, advanced ones last; it may
-            have more keys.
+        defaults: Default of each key, for display, in the displayed order; options in `ADVANCED` are moved to the end. Further
+            keys are ignored.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -171,16 +170,16 @@ def spelled_out(options: type, defaults: dict[str, Any]) -> Callable[[Callable[P
 
 
 def refuse_options(called: str, function: Callable[..., Any], options: Iterable[str], more: Sequence[str] = ()) -> None:
-    """Refuse options that a function does not have, which are given in its place to a method of its first argument.
+    """Refuse options that a function does not have, in the name of the method that passes them on.
 
     Args:
-        called: The method.
-        function: Takes the options.
-        options: Names that were given.
-        more: Names of further options, which the method has itself.
+        called: Name of the method.
+        function: Function that gets the options. Its first argument is the method's object.
+        options: Names of the given options.
+        more: Names of further options, which the method itself has.
 
     Raises:
-        CallError: naming the method and the option.
+        CallError: for the first unknown option.
     """
     parameters = list(inspect.signature(function).parameters.values())[1:]
     names = list(dict.fromkeys((*(parameter.name for parameter in parameters), *more)))
@@ -191,18 +190,18 @@ def refuse_options(called: str, function: Callable[..., Any], options: Iterable[
 
 
 def whole(given: object) -> int | None:
-    """A whole number of any type; None for anything else, True and False among it: a mask does not list positions."""
+    """A whole number of any type as int; None for anything else, such as True and False: a mask is not a list of positions."""
     plain = _plain(given)
     if isinstance(plain, bool):
         return None
     try:
-        return operator.index(plain)  # type: ignore[arg-type]  # what has no __index__ is refused here
+        return operator.index(plain)  # type: ignore[arg-type]  # raises TypeError without `__index__`
     except TypeError:
         return None
 
 
 def real(given: object) -> float | None:
-    """A finite number of any type; None for anything else: a truth value, a text, NaN, infinity."""
+    """A finite number of any type as float; None for anything else: a bool, a text, NaN, infinity."""
     plain = _plain(given)
     if isinstance(plain, bool) or not isinstance(plain, int | float):
         return None
@@ -214,7 +213,7 @@ def real(given: object) -> float | None:
 
 
 def _plain(given: object) -> object:
-    """A number of numpy or torch as Python's own."""
+    """A scalar of numpy or torch as a Python number; anything else unchanged."""
     return given.item() if hasattr(given, "item") and getattr(given, "ndim", None) == 0 else given
 
 
@@ -227,24 +226,24 @@ _PLAIN: dict[Any, Reader] = {
     float: (lambda value: real(value) is not None, ("a finite number",)),
     str: (lambda value: isinstance(value, str), ("a text",)),
 }
-"""How values of plain annotations are looked at."""
+"""Checks of plain annotations."""
 
 
 PLURAL = {"head": "heads", "mlp": "mlps"}
-"""Kinds of components as calls name them, by the name that a row of a table and a key of `values` have, where they differ."""
+"""Kinds of components as arguments name them, by their name in tables and keys of `values`, where both differ."""
 
 
 def by_plural(kinds: Iterable[Kind]) -> dict[str, Kind]:
-    """Kinds of components as tables name them, by their names in calls."""
+    """Kinds of components as tables name them, by their names as arguments."""
     return {PLURAL.get(kind, kind): kind for kind in kinds}
 
 
 def in_plural(kind: Any, name: str) -> Any:
-    """A kind of components as calls name it; the singular still works in calls that took it, and warns.
+    """A kind of components in the plural, as arguments name it. The singular works and warns.
 
     Args:
-        kind: As a caller names it.
-        name: The argument's name.
+        kind: Kind as given; values that are not a known singular are returned unchanged.
+        name: Name of the argument.
     """
     if not isinstance(kind, str) or kind not in PLURAL:
         return kind
@@ -253,20 +252,20 @@ def in_plural(kind: Any, name: str) -> Any:
 
 
 def refuse_value(name: str, given: object, words: tuple[str, ...], other: str = "") -> None:
-    """Raise what says that an argument is of another kind than it may be.
+    """Refuse a value of another type than an argument's.
 
     Args:
-        name: The argument.
+        name: Name of the argument.
         given: Its value.
-        words: What was expected.
-        other: The one argument that such a value fits, where it was given by position.
+        words: Expected types in words.
+        other: Name of the only argument that accepts a value given by position; empty if there is none.
 
     Raises:
-        InputError: naming the argument, the value and what was expected.
+        InputError: with the argument, the value and the expected types.
     """
     numbers = isinstance(given, list | tuple) and all(isinstance(item, str | int | float) for item in given)
     plain = numbers or isinstance(given, str | int | float | dict | NoneType)
-    shown = f"{name}={brief(given)}" if plain else f"{name} is a {type(given).__name__}"
+    shown = f"{name}={brief(given)}" if plain else f"{name} is of type {type(given).__name__}"
     expected = " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
     alone = ", one per call" if isinstance(given, list | tuple) else ""
     meant = did_you_mean(given, [word.strip('"') for word in words if word[0] == '"']) if isinstance(given, str) else ""
@@ -305,7 +304,7 @@ def _readers(function: Callable[..., Any], signature: inspect.Signature) -> dict
         if isinstance(annotation, str):
             try:
                 annotation = eval(annotation, inspect.unwrap(function).__globals__)
-            except NameError:  # imported for type checkers alone
+            except NameError:  # imported under TYPE_CHECKING only
                 continue
         reader = _reader(annotation)
         if reader is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -322,7 +321,7 @@ def _checked(
     values: bool = True,
 ) -> Callable[P, R]:
     @functools.cache
-    def readers() -> dict[str, Reader]:  # at the first call: an annotation may name a class that is defined later
+    def readers() -> dict[str, Reader]:  # made at the first call: an annotation may name a class that is defined later
         return _readers(function, signature) if values else {}
 
     @functools.wraps(function)
@@ -363,7 +362,7 @@ def _in_words(
     if len(given) > len(by_place):
         places = f"{len(by_place)} argument{'s' * (len(by_place) > 1)} by position, {', '.join(by_place)}"
         expected = places if by_place else "no argument by position" if by_name else "no arguments"
-        rest = f" Give by name: {', '.join(f'{name}=' for name in by_name)}." if by_name else ""
+        rest = f" Pass by name: {', '.join(f'{name}=' for name in by_name)}." if by_name else ""
         return f"{called} takes {expected}; {len(given)} {'was' if len(given) == 1 else 'were'} given.{rest}"
     missing = [p.name for p in parameters if p.default is p.empty and p.name in [*by_place[len(given) :], *by_name]]
     if missing := [name for name in missing if name not in kwargs]:

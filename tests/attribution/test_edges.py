@@ -255,5 +255,5 @@ def test_receivers_that_do_not_obey_are_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         edge_ablation._Receivers, "_fed", lambda self, sender, x, hook=None: read(self, sender, 1.01 * x)
     )
-    with pytest.raises(CompletenessError, match="No receiver-exact edges"):
+    with pytest.raises(CompletenessError, match="Receiver-exact edges are not available"):
         edges_of("gpt2", receivers="exact")

@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a direction": (lambda: second_of_another(direction(1)), r"direction at the input of layer 1 = "),
     "hooks": (lambda: measured(attributed_otherwise(fwd_hooks=[HOOK]), TOKENS), OTHERS),
     "other weights": (lambda: measured(attributed_otherwise(model=changed(torch.float64, lambda w: w.mul_(1.01), embeds)), TOKENS), OTHERS),
-    "NaN": (lambda: ffb.faithfulness(changed(torch.float32, lambda w: w.fill_(float("nan")), embeds), PROMPTS, DIFFERENCE, {"mine": ZEROS}), "holds NaN or infinity"),
+    "NaN": (lambda: ffb.faithfulness(changed(torch.float32, lambda w: w.fill_(float("nan")), embeds), PROMPTS, DIFFERENCE, {"mine": ZEROS}), "has NaN or infinity"),
 }
 # fmt: on
 

@@ -107,7 +107,7 @@ def test_a_gate_that_never_fired_is_refused(monkeypatch: pytest.MonkeyPatch, fam
         with pytest.raises(CaptureError, match=r"nothing passed embed\.hook_out"):
             ffb.attribute(model, tokens, DIFFERENCE, rules=rules)
     monkeypatch.setattr(kind, "forward", dropped)
-    with pytest.raises(CaptureError, match=r"do not depend on what HookPoints gave for token"):
+    with pytest.raises(CaptureError, match=r"do not depend on the outputs of HookPoints for token"):
         ffb.attribute(model, tokens, DIFFERENCE, rules="gradient")
 
 

@@ -248,9 +248,9 @@ IDENTITIES = tuple(
 """What the captured tensors and the weights must be to one another."""
 
 SUMS = (
-    Fault("layer.neurons._parts_in", every, "neurons", "neurons' shares miss the contribution's norm"),
-    Fault("layer.neurons.feed_forwards", of_weights("w_out"), "neurons", "neurons' shares miss"),
-    Fault("layer.neurons.coefficients_in", every, "neurons", "tokens' shares miss the neurons' coefficients"),
+    Fault("layer.neurons._parts_in", every, "neurons", "shares of neurons differ from the contribution's norm"),
+    Fault("layer.neurons.feed_forwards", of_weights("w_out"), "neurons", "shares of neurons differ"),
+    Fault("layer.neurons.coefficients_in", every, "neurons", "contributions of tokens and biases differ from the neurons' activations"),
     Fault("layer.linear.LinearLayer.neuron_shares", every, "neurons", "contributions and bias differ"),
     Fault("layer.linear.attend", only("tokens"), "ALTI", "scope Attn: contributions and bias differ"),
     Fault("layer.linear.normalise", only("tokens"), "GlobEnc", "scope Atb: contributions and bias differ", "bert"),
@@ -364,7 +364,7 @@ def test_a_mean_embedding_needs_rows_of_the_matrix() -> None:
     """A hook that changes each embedding in its own way leaves no matrix whose rows could be averaged."""
     model, ids = tiny.bridge("gpt2"), tiny.tokens("gpt2", N)
     model.add_hook("embed.hook_out", lambda x, hook: x + torch.rand_like(x))
-    with pytest.raises(ffb.errors.UnsupportedModelError, match='embeds tokens otherwise.*removal="mask"'):
+    with pytest.raises(ffb.errors.UnsupportedModelError, match='does not embed tokens by rows.*removal="mask"'):
         MADE["mean embedding"](model, ids)
 
 
@@ -417,4 +417,4 @@ def test_a_check_says_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     break_it(monkeypatch, "layer.activations.Activation.coefficients", only("on_pre"))
     found = ffb.check.check_model(model, ids)
     assert not found.ok and {failure.name for failure in found.failures} == {"AtbLnFf", "AtbLnFfRes", "AtbLnFfResLn"}
-    assert "No maps are made of this model" in found.verdict()
+    assert "No maps of this model are returned" in found.verdict()

@@ -103,5 +103,5 @@ def test_rows_beside_maps_are_the_pages() -> None:
             torch.testing.assert_close(values[row], result.maps[scope, layer][queries], rtol=0, atol=0)
         torch.testing.assert_close(of_edges.values["head 1"][row], edges["head 1", layer][queries], rtol=0, atol=0)
     few = dataclasses.replace(edges, values=edges.values[:2], layers=(0, 1))
-    with pytest.raises(InputError, match="lack layers 2 of these: they have 0, 1"):
+    with pytest.raises(InputError, match="do not have layers 2, only 0, 1"):
         maps.to_html(beside=few)

@@ -374,7 +374,7 @@ def test_heads_stand_where_they_write() -> None:
         html = shown.to_html()
         assert "Written at" in html
         assert " takes " not in html.split('id="data"')[-1].split("</script>")[0]
-        with pytest.raises(InputError, match="has all layers; leave it out"):
+        with pytest.raises(InputError, match="shows all layers. Omit it"):
             shown.to_html(layer=1)
     assert list(several[0].token_maps("edges").to_dataframe())[2:4] == ["query", "key"]
     with pytest.raises(InputError, match="different column: 'written at' against 'key'"):

@@ -40,13 +40,13 @@ AT_ONCE = [
     ("map --tokens '5;6'", "--tokens 5;6: expected token ids such as 5,6,7"),
     ("map --tokens 99999999999999999999", "--tokens 99999999999999999999: expected ids of a vocabulary"),
     ("attribute --tokens 5,-99999999999999999999 --target #7", "expected ids of a vocabulary"),
-    ("map x --out nowhere/x.html", "the folder nowhere does not exist; make it first"),
+    ("map x --out nowhere/x.html", "the folder nowhere does not exist. Make it first"),
     ("map x --save nowhere/x.safetensors", "the folder nowhere does not exist"),
     ("map x --csv nowhere/x.csv", "the folder nowhere does not exist"),
     ("attribute x --target mat --json nowhere/x.json", "the folder nowhere does not exist"),
     ("flow x --html nowhere/x.html", "the folder nowhere does not exist"),
-    ("map x --out .", "it is a folder; give the name of a file"),
-    ("map x --out /proc/a.html", "cannot write /proc/a.html: the folder /proc takes no files ("),
+    ("map x --out .", "it is a folder. Use the name of a file"),
+    ("map x --out /proc/a.html", "cannot write /proc/a.html: no file can be made in the folder /proc ("),
     ("map x --save map.html", "it was given for two files. Use two names"),
     ("map 'caf\udce9'", "TEXT is not UTF-8 text (character 3 is wrong)"),
     ("attribute x --target 'caf\udce9'", "--target is not UTF-8 text (character 3 is wrong)"),
@@ -171,7 +171,7 @@ def test_what_is_no_regular_file_is_not_replaced(
             assert (ran.status, ran.out) == (2, "")
             kind = "folder" if target == "folder" else "a device or a pipe"
             assert f"cannot write {target}: it is " in ran.err and kind in ran.err
-            assert "give the name of a file" in ran.err
+            assert "Use the name of a file" in ran.err
             assert Path("pipe").is_fifo() and Path("/dev/null").is_char_device()
 
 

@@ -45,7 +45,7 @@ ROWS: dict[str, tuple[str, bytes, str, str]] = {
     "lone surrogate": ("a.jsonl", b'{"text": "the cat sat"}\n{"text": "x\\ud800"}\n{"text": "a dog"}\n', "a.jsonl:2", r"half a surrogate pair, U\+D800"),
     "nested": ("a.jsonl", b'{"text": "the cat sat"}\n' + b"[" * 100_000 + b'\n{"text": "a dog"}\n', "a.jsonl:2", "is not JSON"),
     "huge integer": ("a.jsonl", b'{"text": "the cat sat"}\n{"text": ' + b"1" * 5000 + b'}\n{"text": "a dog"}\n', "a.jsonl:2", "is not JSON"),
-    "name twice": ("a.jsonl", b'{"text": "the cat sat"}\n{"text": "x", "text": "y"}\n{"text": "a dog"}\n', "a.jsonl:2", "'text' stands twice"),
+    "name twice": ("a.jsonl", b'{"text": "the cat sat"}\n{"text": "x", "text": "y"}\n{"text": "a dog"}\n', "a.jsonl:2", "'text' occurs twice"),
     "old Mac": ("a.txt", b"the cat sat\nx\ry\r\na dog\r\n", "a.txt:2", "carriage return at character 2: save the file with line feeds"),
     "no object": ("a.jsonl", b'{"text": "the cat sat"}\nnull\n{"text": "a dog"}\n', "a.jsonl:2", "no text under 'text'"),
     "unclosed quote": ("a.csv", b'text\nthe cat sat\n"and so on\na dog\n', "a.csv:3", "opens a quote that is not closed"),

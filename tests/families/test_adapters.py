@@ -236,10 +236,10 @@ def widthless(base: nn.Module, seed: int) -> Lora:
 
 
 REFUSED: dict[str, tuple[Callable[..., nn.Module], str]] = {
-    "bent": (Bent, "Bent.*not a linear form"),
-    "noisy": (Noisy, "Noisy.*other numbers at every call"),
+    "bent": (Bent, "Bent.*not a linear function"),
+    "noisy": (Noisy, "Noisy.*differ between calls"),
     "without width": (widthless, "Lora.*in_features"),
-    "without parameters": (lambda base, seed: nn.Identity(), "a Identity without parameters"),
+    "without parameters": (lambda base, seed: nn.Identity(), "Identity has no parameters"),
 }
 
 

@@ -197,7 +197,7 @@ def test_another_pattern_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ffb.contribution_maps(model, tokens)
     own = attention._Scores.pattern_of
     monkeypatch.setattr(attention._Scores, "pattern_of", lambda self, rows: own(self, rows) * 1.01)
-    with pytest.raises(IdentityError, match="attention runs 'sdpa' in BertSelfAttention.*misses what it gave"):
+    with pytest.raises(IdentityError, match="attention runs 'sdpa' in BertSelfAttention.*differs from its output"):
         ffb.contribution_maps(model, tokens)
     assert model.original_model.config._attn_implementation == "sdpa"
 

@@ -40,7 +40,7 @@ def test_a_broken_model_fails() -> None:
     result = check.check_model(model, tiny.tokens("llama", 6))
     assert not result.ok
     assert {(f.layer, f.name) for f in result.failures} == {(0, "norm(layer input) W_V + b_V = value")}
-    assert "first layer 0, norm(layer input) W_V + b_V = value" in result.verdict()
+    assert "the first in layer 0, norm(layer input) W_V + b_V = value" in result.verdict()
     assert "No maps" in str(result)
 
 

@@ -44,7 +44,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**_SMALL, **_LATENT, **_EXPERTS}, r"latent attention \(MLA\)"),
     ("T5ForConditionalGeneration", "T5Config", _T5, "encoder-decoder"),
     ("BartForConditionalGeneration", "BartConfig", _BART, "encoder-decoder"),
-    ("ViTModel", "ViTConfig", _VIT, "sounds or images"),
+    ("ViTModel", "ViTConfig", _VIT, "audio or images"),
     ("OPTForCausalLM", "OPTConfig", {**tiny.FAMILIES["opt"].config, "do_layer_norm_before": False}, "do_layer_norm_before=False.*Post-LN"),
     ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "is_decoder=True.*bidirectional"),
     ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"0\.5 .* Attn \+ resid_pre = Atb"),
@@ -74,7 +74,7 @@ def test_refused_with_the_reason(architecture: str, config: str, entries: dict[s
 def test_what_transformer_lens_3_runs_wrongly(family: str) -> None:
     """Its bridge of these is another model than Hugging Face's, or hides the router: refused, with the version that helps."""
     if not TL_3:
-        pytest.skip("TransformerLens 4 runs it rightly")
+        pytest.skip("TransformerLens 4 knows the option")
     with pytest.raises(NotImplementedError, match=r"TransformerLens 4"):
         ffb.contribution_maps(tiny.bridge(family), tiny.tokens(family, 5))
 
@@ -84,7 +84,9 @@ def test_a_final_norm_without_a_hook_point_is_refused() -> None:
     from tl_ffblock.check import check_model
 
     model, tokens = tiny.bridge("opt", word_embed_proj_dim=16), tiny.tokens("opt", 5)
-    refusal = r"(?s)enters project_out is not .* AtbLnFfResLn .*final_layer_norm \(LayerNorm\).* layers=range\(1\)"
+    refusal = (
+        r"(?s)the input of project_out is not .* AtbLnFfResLn .*final_layer_norm \(LayerNorm\).* layers=range\(1\)"
+    )
     for call in (
         lambda: ffb.contribution_maps(model, tokens),
         lambda: ffb.contribution_maps(model, tokens, layers=-1),
@@ -113,7 +115,7 @@ def test_check_model_holds_what_enters_the_unembedding() -> None:
     hf.model.register_forward_hook(turned)
     result = check_model(wrapped(hf, "LlamaForCausalLM"), tiny.tokens("llama", 5))
     assert not result.ok
-    assert "what enters unembed is not the last layer's AtbLnFfResLn" in result.verdict()
+    assert "the input of unembed is not the last layer's AtbLnFfResLn" in result.verdict()
 
 
 def quantised() -> Any:

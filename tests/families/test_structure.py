@@ -131,7 +131,7 @@ def test_no_silent_wrong_number(monkeypatch: pytest.MonkeyPatch, attack: str, on
         monkeypatch.setattr(families, "FAMILIES", ())
     reason = r"layer \d: this does not hold" if runs_it else "is not the Hugging Face model that"
     if module.endswith("proj"):
-        reason = r"blocks\.\d\.(mlp|attn)\.\w+: .*not a linear form"
+        reason = r"blocks\.\d\.(mlp|attn)\.\w+: .*not a linear function"
     with pytest.raises(ffb.FFBlockError, match=reason) as refused:
         ffb.contribution_maps(model, tokens)
     assert (listed and runs_it) or isinstance(refused.value, NotImplementedError)

@@ -135,9 +135,9 @@ def test_a_graph_stands_beside_maps_of_its_text() -> None:
     maps, graph = ffb.contribution_maps(model, tokens), ffb.flow_graph(model, tokens, target=7)
     blocks = page_of(maps, view="graph", beside=graph).runs[0].blocks
     assert blocks["graph"] == block_of(graph) and "contributions" in blocks
-    with pytest.raises(InputError, match="make both of the same text"):
+    with pytest.raises(InputError, match="Use the same text for both"):
         page_of(maps, beside=ffb.flow_graph(model, tokens.flip(0), target=7))
-    with pytest.raises(InputError, match="make both of the same model"):
+    with pytest.raises(InputError, match="Use the same model for both"):
         page_of(dataclasses.replace(maps, model="other"), beside=graph)
     with pytest.raises(InputError, match="this page lacks a graph"):
         page_of(maps, view="graph")

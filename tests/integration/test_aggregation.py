@@ -216,7 +216,7 @@ MAPS = {
         ("signed", {}, "without negative values or NaN"),
         ("some queries", {}, "queries 1, 2 of 6 tokens"),
         ("two layers of three", {}, "layers 0, 2: expected consecutive layers"),
-        ("scopes", {}, "several maps per layer .Atb, AtbLn.: expected channel="),
+        ("scopes", {}, "several maps per layer .Atb, AtbLn.: pass one of them as channel="),
         ("heads", {"channel": "head 1"}, "pass the weight of the residual connection"),
         ("attention", {"residual": 1.5}, "residual=1.5: expected a finite number, at least 0 and at most 1"),
         ("attention", {"channel": "Atb"}, "no channel 'Atb'"),

@@ -133,5 +133,7 @@ def test_products_sum_to_the_models_own_scores(name: str, overrides: dict[str, A
 def test_scores_that_are_no_scaled_products_are_refused(name: str) -> None:
     """Caps, position biases and sinks take part in the softmax, a hook edits the pattern: no number rather than a wrong one."""
     hooks = [("blocks.0.attn.hook_pattern", lambda pattern, hook: pattern.flip(-1).tril())] if name == "gpt2" else []
-    with pytest.raises(UnsupportedModelError, match="is not the pattern|shows no|edits the pattern"):
+    with pytest.raises(
+        UnsupportedModelError, match="is not the pattern|has no rotated|has no HookPoint|edits the pattern"
+    ):
         attention_scores(model_of(name), tiny.tokens(name, 5), fwd_hooks=hooks)

@@ -33,7 +33,7 @@ def test_weights_that_are_not_numbers(place: str, value: float) -> None:
         owner = owner[int(part)] if part.isdigit() else getattr(owner, part)
     with torch.no_grad():
         getattr(owner, name)[..., 7 if name == "W_E" else 0, :].fill_(value) if name != "w" else owner.w.fill_(value)
-    with pytest.raises(ValueError, match=r"layer \d: the model's own \w+ holds NaN or infinity"):
+    with pytest.raises(ValueError, match=r"layer \d: the model's own \w+ has NaN or infinity"):
         ffb.contribution_maps(model, TOKENS)
 
 
@@ -43,7 +43,7 @@ def test_a_later_run_that_is_not_of_numbers(family: str) -> None:
     model, tokens = tiny.bridge(family), tiny.tokens(family, 6)
     ffb.contribution_maps(model, tokens)
     hook = ("embed.hook_out", lambda x, hook: x.index_fill(1, torch.tensor([2]), float("nan")))
-    with pytest.raises(ValueError, match=r"layer 0: the model's own resid_pre holds NaN or infinity"):
+    with pytest.raises(ValueError, match=r"layer 0: the model's own resid_pre has NaN or infinity"):
         ffb.contribution_maps(model, tokens, fwd_hooks=[hook])
 
 

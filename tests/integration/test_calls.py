@@ -90,7 +90,7 @@ def test_an_unknown_keyword_is_refused_in_words() -> None:
         (lambda: ffb.contribution_maps(None, [7, 8], layer=9), "contribution_maps has no argument `layer`. Did you mean `layers`?"),
         (lambda: ffb.attribution_patching(None, [7], [8], ffb.logit(7), step=5), "Did you mean `steps`?"),
         (lambda: ffb.attribute_continuation(None, [7], [8], nonsense=1), "Its arguments are model, prompt, continuation, generate"),
-        (lambda: ffb.neurons(None, [7, 8], 1, -1, 2), "neurons takes 2 arguments by position, model, input; 5 were given. Give by name: layer="),
+        (lambda: ffb.neurons(None, [7, 8], 1, -1, 2), "neurons takes 2 arguments by position, model, input; 5 were given. Pass by name: layer="),
         (lambda: ffb.attribute(None, [7, 8]), "attribute needs `target`"),
         (lambda: ffb.contribution_maps(input=[7]), "contribution_maps needs `model`"),
         (lambda: ffb.Contributions(None, [7, 8], layer=1), "Contributions has no argument `layer`. Did you mean `layers`?"),

@@ -68,7 +68,7 @@ def test_query_and_key_of_a_padded_batch_are_those_of_each_sequence_alone() -> N
 
 def test_rotated_vectors_that_no_hook_point_shows_are_refused() -> None:
     """Query vectors before a rotation would give another pattern: where only these are shown, there are none."""
-    with pytest.raises(ffb.FFBlockError, match="shows no query vectors as attention multiplies them"):
+    with pytest.raises(ffb.FFBlockError, match="has no rotated query vectors"):
         kept_records(open_run(model_of("gpt_neox"), tiny.tokens("gpt_neox", 5), extra=("query",)))
 
 
@@ -81,5 +81,5 @@ def test_logits_are_those_of_the_model() -> None:
     assert torch.equal(run.logits[0], model.run_with_hooks(tokens, fwd_hooks=hooks))
     with capture(model) as records:
         model(tokens)
-    with pytest.raises(ffb.FFBlockError, match="a cache holds no logits"):
+    with pytest.raises(ffb.FFBlockError, match="a cache has no logits"):
         open_run(model, tokens, cache=records, keeps_logits=True)

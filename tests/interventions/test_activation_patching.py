@@ -335,7 +335,7 @@ def test_the_cost_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # fmt: off
 REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
-    "pattern of BERT": (lambda m, a, b: swept(model_of("bert"), *prompts("bert"), of="pattern"), UnsupportedModelError, "changes nothing.*Leave 'pattern' out"),
+    "pattern of BERT": (lambda m, a, b: swept(model_of("bert"), *prompts("bert"), of="pattern"), UnsupportedModelError, "has no effect.*Omit 'pattern' from"),
     "between, side by side": (lambda m, a, b: swept(model_of("gpt_neox"), *prompts("gpt_neox"), of="residual_mid"), UnsupportedModelError, "no residual stream between"),
     "feed-forward of attention alone": (lambda m, a, b: swept(Case("attn_only").model(), a, b, of="mlps"), UnsupportedModelError, "no feed-forward"),
     "unequal lengths": (lambda m, a, b: swept(m, a, b[:4]), InputError, "clean has 6 tokens, corrupted 4.*equally many"),
@@ -352,14 +352,14 @@ REFUSED: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] 
     "a position": (lambda m, a, b: swept(m, a, b, positions=[9]), InputError, "positions=.9.*from -6 to 5"),
     "no target": (lambda m, a, b: ffb.activation_patching(m, a, b, []), InputError, "target="),
     "a direction": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.direction(torch.ones(32), layer=1)), InputError, "reads logits"),
-    "compared with an attribution": (lambda m, a, b: swept(m, a, b, of="mlps").compare(ffb.attribute(m, a, TARGET)), InputError, "is a Attribution, expected PatchingEstimates of ffb.attribution_patching. Compare an attribution"),
+    "compared with an attribution": (lambda m, a, b: swept(m, a, b, of="mlps").compare(ffb.attribute(m, a, TARGET)), InputError, "estimates is of type Attribution, expected PatchingEstimates of ffb.attribution_patching. Compare an attribution"),
     "compared with a number": (lambda m, a, b: swept(m, a, b, of="mlps").compare(1), InputError, "ffb.attribution_patching"),
     "normalised ablation": (lambda m, a, b: swept(m, a, None, replacement="zero", of="mlps").normalised, InputError, "no corrupted prompt"),
     "a mean of unlike sweeps": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), swept(m, of="heads")]), InputError, "different kinds"),
     "a mean of two layers": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps", layers=0), swept(m, of="mlps", layers=1)]), InputError, "different kinds, layers"),
     "a mean with an interrupted sweep": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), replace(swept(m, of="mlps"), complete=False)]), InputError, "was interrupted"),
     "estimates read elsewhere": (lambda m, a, b: ffb.activation_patching(m, a, b, ffb.logit(7, at=-2), direction="noising", of="mlps").compare(ffb.attribution_patching(m, a, b, ffb.logit(7))), InputError, "targets differ"),
-    "no prompt": (lambda m, a, b: ffb.activation_patching(m, None, b, TARGET), InputError, "clean is a NoneType"),
+    "no prompt": (lambda m, a, b: ffb.activation_patching(m, None, b, TARGET), InputError, "clean is of type NoneType"),
     "a mean of two directions": (lambda m, a, b: type(swept(m, of="mlps")).mean([swept(m, of="mlps"), swept(m, of="mlps", direction="noising")]), InputError, "direction"),
 }
 # fmt: on

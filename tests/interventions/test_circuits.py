@@ -393,7 +393,7 @@ REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
     "circuits of two models": (lambda g: g.full & g.other, InputError, "other components"),
     "a circuit and a number": (lambda g: g.full & 3, InputError, "expected two circuits"),
     "no edges": (lambda g: g.called(ffb.edge_patching, TARGET, []), InputError, "expected one edge or more"),
-    "no clean prompt": (lambda g: ffb.edge_patching(g.model, None, g.corrupted, TARGET), InputError, "clean is a NoneType"),
+    "no clean prompt": (lambda g: ffb.edge_patching(g.model, None, g.corrupted, TARGET), InputError, "clean is of type NoneType"),
     "estimates of other prompts": (lambda g: g.some().correlation(g.estimated(TARGET, g.corrupted, g.clean)), InputError, "prompts differ"),
     "estimates of another target": (lambda g: g.some().correlation(g.estimated(g.three)), InputError, "targets differ"),
     "scores of two quantities": (lambda g: Circuit.topn([g.estimated(), g.estimated(ffb.probability(7))], 3), InputError, "differ in quantity: .*A mean is of one quantity"),
@@ -418,7 +418,7 @@ REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
     "a score of text": (lambda g: g.read(FOREIGN.replace("1,", '"1",')), MapFileError, "has score '1'"),
     "a score that is not a number": (lambda g: g.read(FOREIGN.replace("1,", "NaN,")), MapFileError, "has score nan"),
     "a score of 400 digits": (lambda g: g.read(FOREIGN.replace("1,", "1" * 400 + ",")), MapFileError, "has score 1111"),
-    "an edge twice": (lambda g: g.read(FOREIGN.replace('"m9->logits": {', '"m9->logits": {}, "m9->logits": {')), MapFileError, "'m9->logits' stands twice"),
+    "an edge twice": (lambda g: g.read(FOREIGN.replace('"m9->logits": {', '"m9->logits": {}, "m9->logits": {')), MapFileError, "'m9->logits' occurs twice"),
     "no object": (lambda g: g.read("[1]"), MapFileError, "no cfg, nodes"),
     "a folder": (lambda g: Circuit.from_mib_json(g.file.parent, g.model), InputError, "it is a folder"),
 }

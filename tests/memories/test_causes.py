@@ -106,7 +106,7 @@ def test_a_knocked_out_memory_is_missing_from_the_feed_forward(family: str) -> N
     except (FFBlockError, ValueError) as error:
         pytest.skip(f"not in this TransformerLens: {error}")
     if record.routing is not None:
-        pytest.skip("no HookPoint carries the activations of single experts")
+        pytest.skip("no HookPoint has the activations of single experts")
     to = {MemoryName(1, 3): 0.0, MemoryName(1, 40): 2.5}
     after, _ = feed_forward(model, tokens, memories.ablate_neurons(model, list(to), to=to, positions=[2, -1]))
     own, values = coefficients(record), neuron_values(record.block)

@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[str, Callable[[Any], Any], str]] = {
     "effects of another sign": ("gpt2", lambda m: memories.neuron_ablation_effects(m, found(m, sign="negative"), values(m)), "other memories or another sign"),
     "ablation of an encoder": ("bert", lambda m: memories.remove_tokens(m, found(m, "bert")), "also reads the text after"),
     "a memory without its mean": ("gpt2", lambda m: memories.ablate_neurons(m, ["0:3", "1:8"], to={MemoryName(0, 3): 1.0}), "no value for memory 1:8"),
-    "a memory of experts": ("mixtral", lambda m: memories.ablate_neurons(m, "1:0:3"), "no HookPoint carries the activations of single experts"),
+    "a memory of experts": ("mixtral", lambda m: memories.ablate_neurons(m, "1:0:3"), "no HookPoint has the activations of single experts"),
     "carried of no such layer": ("gpt2", lambda m: carried(m, "7:0"), "7"),
     "carried of no such neuron": ("gpt2", lambda m: carried(m, "1:9999"), "1:9999"),
     "carried of an expert": ("gpt2", lambda m: carried(m, "1:2:3"), "1:2:3"),

@@ -200,7 +200,7 @@ def test_circuitsvis_is_asked_for_what_there_is(build: Builder) -> None:
         maps.to_circuitsvis("Atb", 0, kind="heads")
     with pytest.raises(InputError, match="layer 7"):
         maps.to_circuitsvis("Atb", 7)
-    with pytest.raises(InputError, match="square maps; these hold 1 queries of 4"):
+    with pytest.raises(InputError, match="square maps, these have 1 queries of 4"):
         build(4, queries=(1,)).to_circuitsvis("Atb", 0)
 
 

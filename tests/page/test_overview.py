@@ -492,7 +492,7 @@ def test_two_results_of_one_text_are_beside_each_other(build: Builder, show: Sho
     assert [run.name for run in same.runs] == ["A", "B"]
     with pytest.raises(InputError, match="cannot subtract"):
         maps.to_html(against=build(6, layers=(0, 1, 2), causal=False))
-    with pytest.raises(InputError, match="beside goes with one run"):
+    with pytest.raises(InputError, match="panels are shown for one result"):
         maps.to_html(against=other, beside=(attribution(maps.tokens),))
 
 

@@ -83,7 +83,7 @@ def test_scores_stand_beside_maps_of_the_same_text(build: Builder, show: Shower)
     screen.choose(layer=2)
     assert screen.page.locator(".scores canvas").count() == 3
     assert screen.problems == []
-    with pytest.raises(InputError, match="make both of one text"):
+    with pytest.raises(InputError, match="Use the same text for both"):
         build(4, layers=(0, 2)).to_html(beside=made(HOSTILE))
 
 
@@ -99,5 +99,5 @@ def test_what_is_sent_is_what_there_is() -> None:
     assert block.json.keys() - without.json.keys() == {"value"} and "value_weighted" not in former.to_dataframe()
     with pytest.raises(InputError, match="version 0.2"):
         former.value_weighted  # noqa: B018
-    with pytest.raises(InputError, match="make both of one text"):
+    with pytest.raises(InputError, match="Use the same text for both"):
         panel_of(dataclasses.replace(scores, layers=(0, 5)), scores.token_maps(), text, str, ())

@@ -95,7 +95,7 @@ def test_a_logit_over_the_mean_is_centred(logits: Tensor) -> None:
     assert torch.equal(metric(logits), logits[:, -1, 3] - logits[:, -1].mean(dim=-1))
     torch.testing.assert_close(metric(logits + 5), metric(logits))
     assert metric.name != logit(3).name
-    with pytest.raises(errors.InputError, match="not looked up yet"):
+    with pytest.raises(errors.InputError, match="expected token ids or a model's tokenizer"):
         logit(3, minus=["mean"])(logits)
 
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
     """Errors say what was given and what to do."""
     refused: list[tuple[Callable[[], Any], str]] = [
         (lambda: logit([1, 2], minus=[3]), "2 answers and 1 to subtract: expected one pair"),
-        (lambda: logit([1, 2], minus=2), "prompt 1: the answer and what is subtracted are the same token"),
+        (lambda: logit([1, 2], minus=2), "prompt 1: the answer and the one to subtract are the same token"),
         (lambda: logit(" a")(logits), r"reads ' a'.*model=\.\.\."),
         (lambda: rank([1, 2])(logits), "answers for 2 prompts, the logits are of 3 rows"),
         (lambda: rank([1, 2]).of_prompt(clean_run(2, logits[0])), "answers for 2 prompts, there is a prompt number 2"),

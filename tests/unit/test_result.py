@@ -89,7 +89,7 @@ def test_other_values_are_not_equal(other: object) -> None:
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     """Of another class, of several results, of another version, changed, not of this library, not there."""
     path = outer().save(tmp_path / "a.safetensors")
-    with pytest.raises(InputError, match="element 1 is a Results, expected a result"):
+    with pytest.raises(InputError, match="element 1 is of type Results, expected a result"):
         Results([outer(), Results([outer()])]).save(tmp_path / "nested.safetensors")  # type: ignore[list-item]
     assert not (tmp_path / "nested.safetensors").exists(), "nothing is written that cannot be read"
     several = Results([outer()]).save(tmp_path / "b.safetensors")

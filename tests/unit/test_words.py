@@ -121,7 +121,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "beyond": (lambda: ffb.group_tokens(MAPS, {"x": [10]}), "from -10 to 9"),
     "too few numbers": (lambda: ffb.group_tokens(MAPS, [0, 1]), "10 whole numbers"),
     "a text": (lambda: ffb.group_tokens(MAPS, "tall"), "groups='tall'"),
-    "no maps": (lambda: ffb.group_tokens(3), "result is a int"),
+    "no maps": (lambda: ffb.group_tokens(3), "result is of type int"),
     "some rows": (lambda: ffb.group_tokens(of(TOKENS), {"x": [6, 7]}), "of 'x' some tokens are rows and some are not"),
     "a row twice": (lambda: ffb.group_tokens(labelled({"h": torch.ones(2, 2)}, queries=(1, 1))), "a row occurs twice"),
     "a difference of norms": (lambda: ffb.group_tokens(of(TOKENS, kind="difference of contributions")), "differences of norms"),

@@ -1,22 +1,26 @@
-"""The only package that knows TransformerLens: hooks to records, weights to blocks, text to tokens.
+"""The only package that uses TransformerLens: hooks to layer records, weights to blocks, text to tokens.
 
-families.py   which architectures, and the order of their blocks
-refusals.py   every known reason not to decompose a model
-hugging_face.py  is a bridge the Hugging Face model that it wraps?
-linears.py    the weight that a linear module acts with, adapters included
-model.py      a model recognised, with what was found out about it, and its layers
-layers.py     one layer, bound once: its HookPoints, its norms, its weights
-callbacks.py  callbacks on single HookPoints, and what is used of TransformerLens' classes
+families.py   supported architectures, and the order of their blocks
+refusals.py   known reasons why a model cannot be decomposed
+hugging_face.py  comparison of a bridge with the Hugging Face model that it wraps
+linears.py    effective weights of linear modules, adapters included
+model.py      a recognised model, what is known of it, and its layers
+layers.py     one layer: its HookPoints, norms and weights
+callbacks.py  callbacks on single HookPoints, and protocols of TransformerLens's classes
 inputs.py     text and tensors to batches, token labels, the forward pass
 records.py    HookPoint callbacks to LayerRecord
-selfcheck.py  the identities of a block, checked on captured tensors
-capture.py    forward passes of users: recorded as they happen, or read from a cache
-runs.py       a model and what is to run through it, checked, and its records layer by layer
-gradient_cache.py  gates of ones, and what a backward pass needs of a forward pass
+selfcheck.py  the identities of a block, checked on cached tensors
+capture.py    layer records of a user's forward passes, or of a cache
+runs.py       checked model and input, and layer records of their forward passes
+gradient_cache.py  gates of ones, and tensors that a backward pass needs
 linearised.py linearised rules of norms, activations, attention, experts, embeddings and heads
 traced.py     a forward pass under linearised rules, and vector-Jacobian products through it
 readout.py    vectors read as logits
-edited.py     forward passes with tokens hidden, heads replaced, neurons set, or resumed
+edited.py     forward passes with masked tokens, replaced heads, set neurons or patches
+edge_ablation.py  forward passes with ablated edges
+attention.py  attention patterns of sdpa and flash attention, and attention by rows
+memory.py     memory estimates, and batches that fit
+offloaded.py  weights that accelerate keeps on another device
 loading.py    a name to a model
-conversion.py GGUF to a folder that is kept
+conversion.py a GGUF file to a cached folder
 """

@@ -1,13 +1,13 @@
-"""Attention whose pattern a forward pass does not show, or must not hold: made from its queries and keys, some rows at a time.
+"""Attention patterns recomputed from queries and keys: for attention that returns none, and for patterns too large for memory.
 
-1. A model that runs `sdpa` or flash attention goes on doing so. Its pattern is recomputed beside it, `softmax(q k^T scale + mask)`,
-   and times the values compared with what the model's attention gave (`shown`).
-2. Bridges compute several tensors [head query key] in every layer. Of a long text they are more than all else, so
-   `shown(by_rows=True)` has Hugging Face's attention module run in their place, with its own queries, keys, masks and
-   positions, and what it does with them made row by row; in a backward pass once more.
+1. A model with `sdpa` or flash attention keeps its implementation. Its pattern is recomputed, `softmax(q k^T scale + mask)`.
+   Pattern times values is compared with the output of the model's attention (`shown`).
+2. Bridges compute several tensors [head query key] in every layer, which are the largest tensors of a long text. With
+   `shown(by_rows=True)`, Hugging Face's attention module runs instead, with its own queries, keys, masks and positions. Its
+   pattern is computed some rows at a time, and once more in a backward pass.
 
-Both go through the interface of attention functions of transformers (`AttentionInterface`). Rows read only the keys between the
-first and the last that their mask lets through: of a sliding window its band.
+Both use the interface of attention functions of transformers (`AttentionInterface`). Rows read only the keys between the first
+and the last that their mask allows; with a sliding window this is its band.
 """
 
 # Noun: memory-efficient attention (Rabe and Staats 2021, "Self-attention does not need O(n^2) memory")
@@ -31,20 +31,20 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import IdentityError, UnsupportedModelError
 
 PATTERN_BYTES = 2**28
-"""What one layer's pattern may occupy in a forward pass; beyond, attention runs by rows where it can."""
+"""Largest size of a layer's pattern in a forward pass, in bytes; above it, attention runs by rows if it can."""
 ROW_BYTES = {"cpu": 2**24, "cuda": 2**28}
-"""What the rows of the pattern that are made at a time may occupy, by device."""
+"""Largest size of the rows of a pattern that are computed at a time, in bytes, by device."""
 _NAME, _SETTING = "tl_ffblock", "_attn_implementation"
 _EAGER = (None, "eager")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """How attention runs inside `shown`.
+    """Settings of attention inside `shown`.
 
-    `own` is the implementation that the model runs, by the name that transformers give it; None makes attention by rows. `rows` are
-    the queries whose pattern is shown; None means all. `joint` are bridges whose pieces are not inside the module that they
-    wrap, by that module.
+    `own` is the name of the model's implementation in transformers; None means attention by rows. `rows` are the queries with a
+    pattern at the HookPoint; None means all. `joint` are bridges whose components are outside the module that they wrap, by
+    the module's id.
     """
 
     model: Model
@@ -55,7 +55,7 @@ class Shown:
     called: list[int] = field(default_factory=list)
 
     def attend(self, module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: Any) -> Any:
-        """What transformers ask of an attention function: `[batch pos head d_head]`, and the pattern where it is to be shown."""
+        """An attention function of transformers: output [batch pos head d_head], and the pattern or None."""
         self.called.append(id(module))
         q, k, v = (self._passing(module, name, tensor) for name, tensor in (("q", q), ("k", k), ("v", v)))
         scores = _Scores.of(module, q, k, mask, options)
@@ -71,7 +71,7 @@ class Shown:
         return z, pattern
 
     def _passing(self, module: nn.Module, name: str, x: Float[Tensor, "batch head pos e"]) -> Tensor:
-        """Through the HookPoint of a piece that this module's forward pass does not call."""
+        """The tensor after the HookPoint of a component that this module's forward pass does not call."""
         bridge = self.joint.get(id(module))
         if bridge is None or _holds(module, getattr(bridge, name)):
             return x
@@ -91,20 +91,20 @@ class Shown:
     def _refuse_other(self, module: nn.Module, pattern: Tensor, v: Tensor, z: Tensor, rows: Tensor) -> None:
         shown = torch.take_along_dim(z, rows[:, :, None, None], dim=1).transpose(1, 2)
         made = pattern @ _for_heads(v, pattern)
-        seen = pattern.sum(dim=-1) > 0  # rows of padding may see nothing
+        seen = pattern.sum(dim=-1) > 0  # rows of padding may attend to nothing
         gap = (made - shown).norm(dim=-1)[seen]
         error = float((gap / shown.norm(dim=-1).max()).max()) if gap.numel() else 0.0
         if not error <= self.model.tolerance:
             raise IdentityError(
                 f"{self.model.name} ({self.model.family.name}): attention runs {self.own!r} in {type(module).__name__}, and "
-                f"the pattern recomputed from its queries and keys, times its values, misses what it gave by {error:.1e} (tolerance "
-                f'{self.model.tolerance:g}). Load the Hugging Face model with attn_implementation="eager".'
+                f"the pattern recomputed from its queries and keys, times its values, differs from its output by {error:.1e} "
+                f'(tolerance {self.model.tolerance:g}). Load the Hugging Face model with attn_implementation="eager".'
             )
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """Scores that are made for some rows at a time."""
+    """Attention scores and patterns, computed for some rows at a time."""
 
     q: Float[Tensor, "batch head pos e"]
     k: Float[Tensor, "batch head pos e"]
@@ -121,7 +121,7 @@ class _Scores:
             raise UnsupportedModelError(f"{type(module).__name__} adds position biases to its attention scores.")
         causal = options.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
-        flat = mask is not None and mask.ndim == 2  # flash attention has no mask but that of padding
+        flat = mask is not None and mask.ndim == 2  # flash attention has only a padding mask
         return cls(
             q, _for_heads(k, q), mask[:, None, None].bool() if flat and mask is not None else mask,
             causal=bool(causal) and (flat or mask is None), window=options.get("sliding_window"),
@@ -134,14 +134,14 @@ class _Scores:
         return torch.arange(self.q.shape[2], device=self.q.device).expand(len(self.q), -1)
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
-        """Rows that fit the budget."""
+        """Slices of rows, each at most `ROW_BYTES`."""
         batch, heads, n, _ = self.q.shape
         row_bytes = batch * heads * n * max(4, self.q.element_size())
         step = max(1, ROW_BYTES.get(self.q.device.type, ROW_BYTES["cpu"]) // row_bytes)
         yield from (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
     def attended(self, v: Float[Tensor, "batch kv_head pos e"]) -> Float[Tensor, "batch pos head e"]:
-        """The weighted values of every position."""
+        """Weighted values of every position, [batch pos head e]."""
         values, found = _for_heads(v, self.q), []
         for chunk in self.chunks(self.q.shape[2]):
             made = partial(self._weighted, chunk)
@@ -154,7 +154,7 @@ class _Scores:
         return pattern @ values[:, :, keys]
 
     def pattern_of(self, rows: Int[Tensor, "batch row"]) -> Float[Tensor, "batch head row key"]:
-        """The pattern of some rows, over all keys."""
+        """Pattern of some rows over all keys, [batch head row key]."""
         pattern = self.q.new_zeros(*self.q.shape[:2], rows.shape[1], self.k.shape[2])
         for chunk in self.chunks(rows.shape[1]):
             own = rows[:, chunk]
@@ -163,7 +163,7 @@ class _Scores:
         return pattern
 
     def _made(self, rows: Int[Tensor, "batch row"], q: Float[Tensor, "batch head row e"]) -> tuple[Tensor, slice]:
-        """The pattern of some rows over the keys between the first and the last that any of them sees."""
+        """Pattern of some rows over a range of keys, from the first to the last that a row attends to, and this range."""
         allowed = self._allowed(rows)
         if allowed is None:
             keys = slice(0, self.k.shape[2])
@@ -186,7 +186,7 @@ class _Scores:
         return pattern if allowed is None else pattern * allowed[..., keys].any(dim=-1, keepdim=True), keys
 
     def _allowed(self, rows: Int[Tensor, "batch row"]) -> Bool[Tensor, "#batch #head row key"] | None:
-        """Which keys the rows see; None where all."""
+        """Mask of the keys that the rows attend to; None means all."""
         allowed = None
         if self.causal:
             keys = torch.arange(self.k.shape[2], device=rows.device)
@@ -213,7 +213,7 @@ def _holds(module: nn.Module, piece: nn.Module) -> bool:
     return any(each is piece for each in module.modules())
 
 
-# Contexts that are open, the innermost last. Backward passes run layers again on threads of autograd's.
+# Open contexts, the innermost last. A list of the module, since backward passes run layers again on autograd's threads.
 _open: list[Shown] = []
 
 
@@ -227,7 +227,7 @@ def _mask(*args: Any, **options: Any) -> Any:
 
 
 def _interfaces() -> tuple[Any, Any]:
-    """Transformers' tables of attention functions and of what makes their masks, with ours in them."""
+    """Tables of transformers for attention functions and their masks, with those of this module."""
     if _NAME not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(_NAME, _attend)
         ALL_MASK_ATTENTION_FUNCTIONS.register(_NAME, _mask)
@@ -241,12 +241,12 @@ def _configs(model: Model) -> list[Any]:
 
 
 def _wrapper(attention: Any) -> Any:
-    """The class of bridges that leave attention to the module they wrap."""
+    """The class `AttentionBridge` among the bases, whose forward pass is that of the wrapped module; else None."""
     return next((each for each in type(attention).__mro__ if each.__name__ == "AttentionBridge"), None)
 
 
 def own_implementation(model: Model) -> str | None:
-    """What a model's attention runs where it gives no pattern, such as "sdpa"; None for all others."""
+    """Name of a model's attention implementation if it returns no pattern, such as "sdpa"; else None."""
     if model.api != "TransformerBridge":
         return None
     first = model.layers[0].block.attn
@@ -263,13 +263,13 @@ def own_implementation(model: Model) -> str | None:
 def shown(
     model: Model, *, pattern: bool, rows: Int[Tensor, "batch query"] | None = None, by_rows: bool = False
 ) -> Iterator[Shown | None]:
-    """Attention gives its pattern inside, or runs by rows; where neither is needed nothing changes.
+    """Context in which attention returns its pattern, or runs by rows; without need for either, nothing changes.
 
     Args:
         model: The model.
-        pattern: Whether its HookPoint shows the pattern.
-        rows: The queries that it shows; None means all.
-        by_rows: Whether no layer's pattern is held beyond those rows: see `runs_by_rows`.
+        pattern: Whether the HookPoint has the pattern.
+        rows: Queries of this pattern; None means all.
+        by_rows: Whether patterns are computed by rows, and only these rows are kept: see `runs_by_rows`.
     """
     own = own_implementation(model)
     if not by_rows and (own is None or not pattern):
@@ -294,9 +294,9 @@ def shown(
 
 
 def by_rows_differs(model: Model) -> float:
-    """The largest difference of the logits with attention by rows from those without, on a clean run; found once per model.
+    """Largest difference of logits with attention by rows from those without, in a clean forward pass; computed once per model.
 
-    Infinite where its attention cannot run so: its module does not ask transformers for an attention function, or differs.
+    Infinite if the model's attention cannot run by rows: its module does not use transformers' interface, or logits differ.
     """
     memory = model.memory
     if memory.by_rows_differs is None:
@@ -317,7 +317,7 @@ def _difference(model: Model) -> float:
             with shown(model, pattern=False, by_rows=True) as inside:
                 logits = forward(model, batch)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, NotImplementedError):
-        return float("inf")  # Hugging Face's module does not run so inside a bridge
+        return float("inf")  # Hugging Face's module does not run by rows inside a bridge
     if inside is None or len(set(inside.called)) < model.n_layers:
         return float("inf")
     difference = float((logits - expected).abs().max())
@@ -325,9 +325,9 @@ def _difference(model: Model) -> float:
 
 
 def runs_by_rows(model: Model, batch: Batch) -> bool:
-    """Whether a batch's attention runs by rows: a layer's pattern would not fit, and the model's attention can."""
+    """Whether a batch's attention runs by rows: a layer's pattern is above `PATTERN_BYTES`, and the model's attention can."""
     number, length = batch.tokens.shape
     held = number * model.n_heads * length**2 * model.parameter.element_size()
     if held <= PATTERN_BYTES or any("forward" in vars(layer.block.attn) for layer in model.layers):
-        return False  # where somebody put a forward pass of his own, that one runs
+        return False  # a forward function that a user has set is not replaced
     return by_rows_differs(model) < float("inf")

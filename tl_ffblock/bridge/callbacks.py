@@ -1,12 +1,11 @@
-"""Callbacks on single HookPoints: read after everybody else, notice edits, be disabled for a while.
+"""Callbacks on single HookPoints: reading after all other callbacks, detecting edits, disabling hooks.
 
-`LastCallback` sits on a HookPoint as a forward pre-hook and adds its reading callback at the moment the
-HookPoint fires, so it always comes after every other callback, whenever those were added: what is
-read is what the rest of the model received. Nothing of ours stays on a HookPoint between two
-firings but that pre-hook.
+`LastCallback` is a forward pre-hook that adds its reading callback when the HookPoint fires. The callback is therefore after all
+others, whenever these were added, and reads the tensor that the rest of the model receives. Between two forward passes only the
+pre-hook is on the HookPoint.
 
-What the package uses of TransformerLens' classes stands here too, so that no version of it needs to be imported. Members
-whose types differ between `TransformerBridge`, `HookedTransformer` and `HookedEncoder` are `Any`.
+Protocols of TransformerLens's classes are here too, so that no version of it needs to be imported. Members whose types differ
+between `TransformerBridge`, `HookedTransformer` and `HookedEncoder` are `Any`.
 """
 
 import re
@@ -22,17 +21,17 @@ from torch.utils.hooks import RemovableHandle
 from tl_ffblock.errors import InputError
 
 Change = Callable[[Tensor], Tensor | None]
-"""Reads a tensor, or gives another in its place."""
+"""Function of a tensor that returns a replacement, or None to keep it."""
 
 
 @runtime_checkable
 class HookPoint(Protocol):
-    """A module of a forward pass that hands its tensor to callbacks."""
+    """A module of a forward pass that calls callbacks with its tensor."""
 
     name: str | None
-    fwd_hooks: list[Any]  # handles of the callbacks that users added, in their order
-    hook_conversion: Any  # from a bridge's tensor to TransformerLens' form; None where it has that form already
-    _forward_hooks: Any  # torch's own table: every callback after it, by number
+    fwd_hooks: list[Any]  # handles of callbacks added by `add_hook`, in their order
+    hook_conversion: Any  # from a bridge's tensor to TransformerLens's shape; None if it has this shape already
+    _forward_hooks: Any  # torch's table of all forward hooks, by number
     _forward_pre_hooks: Any
     add_hook: Callable[..., None]
     register_forward_hook: Callable[..., RemovableHandle]
@@ -47,7 +46,7 @@ class HookedModel(Protocol):
     blocks: Any  # its layers
     embed: nn.Module
     hook_dict: dict[str, Any]  # every HookPoint by name
-    tokenizer: Any  # None where it has none
+    tokenizer: Any  # None if there is none
     to_tokens: Callable[..., Any]
     W_E: Tensor  # [d_vocab d_model]
     training: bool
@@ -64,11 +63,11 @@ class HookedModel(Protocol):
 
 
 class _Armed(AbstractContextManager["_Armed"]):
-    """A callback that is added when its HookPoint fires, and taken away when it was called."""
+    """A callback that is added when its HookPoint fires, and removed when it was called."""
 
     def __init__(self, hook_point: HookPoint) -> None:
         self._hook_point = hook_point
-        self._reader = RemovableHandle(OrderedDict())  # of nothing yet
+        self._reader = RemovableHandle(OrderedDict())  # an empty handle until the HookPoint fires
         self._arming = hook_point.register_forward_pre_hook(self._arm)
 
     def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
@@ -83,9 +82,9 @@ class _Armed(AbstractContextManager["_Armed"]):
 
 
 class LastCallback(_Armed):
-    """Reads one HookPoint after all of its other callbacks.
+    """Reads one HookPoint after all its other callbacks.
 
-    `receive` may return a tensor of equal values, with which the model then goes on.
+    `receive` may return a tensor with equal values, which then replaces the original in the forward pass.
     """
 
     def __init__(self, hook_point: HookPoint, receive: Change) -> None:
@@ -104,14 +103,14 @@ class LastCallback(_Armed):
 
 
 class Watch(_Armed):
-    """Notices whether other callbacks change what passes one HookPoint, and hands over what came in."""
+    """Detects whether other callbacks change a HookPoint's tensor, and calls `changed` with the tensor before them."""
 
     def __init__(self, hook_point: HookPoint, changed: Callable[[Tensor], None]) -> None:
         super().__init__(hook_point)
         self._changed = changed
 
     def _arm(self, hook_point: HookPoint, args: tuple[Any, ...]) -> None:
-        self._reader.remove()  # a callback that raised before this one left it there
+        self._reader.remove()  # it is still there if an earlier callback raised an error
         if hook_point._forward_hooks and isinstance(args[0], Tensor):
             before = args[0].detach().clone()
             self._reader = hook_point.register_forward_hook(lambda *event: self._compare(before, event[2]))
@@ -120,14 +119,14 @@ class Watch(_Armed):
         self._reader.remove()
         if not isinstance(after, Tensor):
             raise InputError(
-                f"fwd_hooks: a hook returned a {type(after).__name__}; expected a tensor of the same shape, or None."
+                f"fwd_hooks: a hook returned {type(after).__name__}; expected a tensor of the same shape, or None."
             )
         if not torch.equal(before, after):
             self._changed(before)
 
 
 def change_input(module: HookPoint | nn.Module, change: Change) -> RemovableHandle:
-    """Change what enters a HookPoint, before any callback on it, or another module."""
+    """Pre-hook that changes the first input of a module; on a HookPoint this is before all its callbacks."""
 
     def enter(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         changed = change(args[0])
@@ -137,19 +136,19 @@ def change_input(module: HookPoint | nn.Module, change: Change) -> RemovableHand
 
 
 def is_listened_to(hook_points: Iterable[HookPoint]) -> bool:
-    """Whether any callback sits on any of them: a user's, or one of another capture."""
+    """Whether a HookPoint has a callback of a user or of another capture."""
     return any(_has_users(point) or point._forward_pre_hooks for point in hook_points)
 
 
 def user_callbacks(hook_points: Iterable[HookPoint]) -> frozenset[tuple[int, int]]:
-    """Which callbacks of users sit on which of them: the same set as long as none is added or removed."""
+    """Pairs of HookPoint id and callback number of users' callbacks; it changes if one is added or removed."""
     return frozenset(
         (id(point), handle.hook.id) for point in hook_points for handle in point.fwd_hooks if not _is_wiring(handle)
     )
 
 
 def module_callbacks(modules: Iterable[nn.Module]) -> frozenset[tuple[int, int]]:
-    """Which callbacks of torch sit on modules other than HookPoints, but those that TransformerLens puts there and ours."""
+    """Pairs of module id and number of torch hooks on modules other than HookPoints, without those of both libraries."""
     return frozenset(
         (id(module), number)
         for module in modules
@@ -160,16 +159,16 @@ def module_callbacks(modules: Iterable[nn.Module]) -> frozenset[tuple[int, int]]
     )
 
 
-# HookPoints of numbers that multiply what flows and are none of it.
+# HookPoints of factors and indices, which are not part of the residual stream or a branch's values.
 _COEFFICIENTS = re.compile(
     r"\.(hook_(q|k|rot_q|rot_k|attn_scores|pattern|scale|cos|sin|expert_\w+|router_\w+)|[qk](_norm)?\.\w+|router\.\w+)$"
 )
 
 
 def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
-    """A name of every HookPoint in the stream of values on which a callback of a user's sits: TransformerLens's own of several.
+    """Names of the HookPoints with users' callbacks, one per HookPoint, without those of factors such as patterns and scales.
 
-    `blocks.0.attn.hook_z` is `blocks.0.attn.o.hook_in` as well, which is that of the module.
+    Of several names, TransformerLens's is preferred: `blocks.0.attn.hook_z` to `blocks.0.attn.o.hook_in`.
     """
     names: dict[int, list[str]] = {}
     for name, point in hook_points.items():
@@ -182,7 +181,7 @@ def edited_names(hook_points: Mapping[str, HookPoint]) -> list[str]:
 
 
 def _has_users(point: HookPoint) -> bool:
-    """Whether more callbacks are after it than TransformerLens's own: BERT's bridge passes tensors on to other names so."""
+    """Whether a HookPoint has other forward hooks than TransformerLens's own, by which BERT's bridge copies tensors to aliases."""
     return len(point._forward_hooks) > sum(_is_wiring(handle) for handle in point.fwd_hooks)
 
 
@@ -192,7 +191,7 @@ def _is_wiring(handle: Any) -> bool:
 
 @contextmanager
 def silence(hook_points: Iterable[HookPoint]) -> Iterator[None]:
-    """No callback of a user's and none of ours fires inside; all are back afterwards, in their order."""
+    """Context in which no callback of users or of this package fires; afterwards all are restored in their order."""
     points = list({id(point): point for point in hook_points}.values())
     kept = [(table, dict(table)) for p in points for table in (p._forward_hooks, p._forward_pre_hooks)]
     try:

@@ -3,20 +3,22 @@
 
     input of r = sum over senders s of (ablated output of s + kept[s, r] (output of s - ablated output of s)) + biases
 
-Senders are the residual stream at the first layer, heads (z W_O) and feed-forwards; receivers the query, key and value inputs of
-heads before the norm of attention, the inputs of feed-forwards before theirs, and the residual stream after the last layer. The
-stream itself is the model's own, a sum of what every sender writes in this pass, so an ablated edge changes its receiver alone.
+Senders are the residual stream at the first layer, heads (z W_O) and feed-forwards. Receivers are the query, key and value inputs
+of heads, the inputs of feed-forwards, and the residual stream after the last layer. Inputs of heads and feed-forwards are those
+before their norm. The residual stream itself is the sum of all senders' outputs in this pass, so an ablated edge changes only its
+receiver.
 
-1. Outputs of senders are read at z and after the feed-forward; a buffer holds them less the ablated ones, [run sender pos d].
-2. Queries, keys and values of a receiver with an ablated edge are `norm(input) W + b`, set before any rotation or norm of theirs.
-   The feed-forward's input is set after its norm, the last stream at the last layer's output.
-3. A norm in a branch (Gemma 2) takes all heads of a layer together: what a receiver reads of them is the norm of their sum, of
-   kept and of ablated outputs. The laws below hold for it, too.
-4. In Post-LN the stream is normalised and no sum of senders: refused.
+1. Outputs of senders are read at z and after the feed-forward. A buffer [run sender pos d] has their differences from the ablated
+   outputs.
+2. Queries, keys and values of a receiver with an ablated edge are `norm(input) W + b`, set before any rotation or QK norm. The
+   feed-forward's input is set after its norm, and the last residual stream at the last layer's output.
+3. A norm in a branch (Gemma 2) normalises all heads of a layer together. A receiver then reads the norm of their sum of kept and
+   ablated outputs. The identities below also hold there.
+4. In Post-LN, the residual stream is normalised and is not a sum of senders' outputs: such models are refused.
 
-Laws, measured for every prompt with every receiver's input made anew: without ablated edges the logits are the model's own; with
-all edges ablated those of the corrupted run, or of the stream that ablated outputs and biases sum to; and if heads and
-feed-forwards read the corrupted run alone, what they write are the corrupted run's logits, so that every receiver obeys.
+Three identities are checked for every prompt, with every receiver's input recomputed. Without ablated edges, logits are the
+model's own. With all edges ablated, they are those of the corrupted prompt, or of the sum of ablated outputs and biases. If heads
+and feed-forwards read only the corrupted prompt's outputs, their outputs give the corrupted prompt's logits.
 """
 
 from bisect import bisect_left
@@ -40,7 +42,7 @@ from tl_ffblock.layer.records import Block, Norm
 
 @dataclass(frozen=True, eq=False)
 class SenderOutputs:
-    """What every sender writes in a forward pass of one prompt, before any norm of its branch."""
+    """Output of every sender in a forward pass of one prompt, before any norm of its branch, and the logits."""
 
     senders: Float[Tensor, "sender pos d"]
     logits: Float[Tensor, "pos d_vocab"]
@@ -48,20 +50,20 @@ class SenderOutputs:
 
 @dataclass(frozen=True)
 class _Branch:
-    """Attention or the feed-forward of a layer: its senders, and what is done with the sum of their outputs."""
+    """Attention or feed-forward of a layer: its senders, and the bias and norm after the sum of their outputs."""
 
     senders: slice
     bias: Float[Tensor, " d"]
     norm: Norm | None
 
     def written(self, outputs: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
-        """What the residual stream gets of the sum of the senders' outputs."""
+        """Term of the residual stream [... d] for a sum of the senders' outputs."""
         return outputs + self.bias if self.norm is None else self.norm(outputs + self.bias)
 
 
 @dataclass(frozen=True)
 class _Weights:
-    """Of one layer, in the dtype of the buffer."""
+    """Weights of one layer, in the dtype of the buffer."""
 
     block: Block
     keys: QueryKeyWeights
@@ -76,19 +78,19 @@ class EdgeAblation:
 
     @classmethod
     def of(cls, model: Model) -> "EdgeAblation":
-        """Recognise a model whose receivers read sums of senders.
+        """Edge ablation of a model whose receivers read sums of senders' outputs.
 
         Raises:
             UnsupportedModelError: for Post-LN, and for classes other than TransformerBridge.
         """
         if model.family.order == "post_ln":
             raise UnsupportedModelError(
-                f"{model.name} ({model.family.name}) normalises its residual stream after every sum (Post-LN): what a receiver reads "
-                "is not a sum of senders' outputs, so no edge can be ablated alone. Ablate heads or feed-forwards instead."
+                f"{model.name} ({model.family.name}) normalises its residual stream after every sum (Post-LN): inputs of receivers are "
+                "not sums of senders' outputs, so single edges cannot be ablated. Ablate heads or feed-forwards instead."
             )
         if model.api != "TransformerBridge":
             raise UnsupportedModelError(
-                f"{model.name} is a {model.api}: edges are ablated in a TransformerBridge. Use ffb.load_model, or "
+                f"{model.name} is a {model.api}: edge ablation expects a TransformerBridge. Use ffb.load_model, or "
                 "TransformerBridge.boot_transformers."
             )
         return cls(model)
@@ -104,12 +106,12 @@ class EdgeAblation:
         return len(matrix(self.model.layers[0].block.attn, "W_K"))
 
     def heads_of(self, layer: int) -> slice:
-        """Senders that are heads of a layer; the feed-forward comes after them."""
+        """Indices of the senders that are heads of a layer; its feed-forward is next."""
         first = 1 + layer * (self.model.n_heads + self.fed)
         return slice(first, first + self.model.n_heads)
 
     def inputs_of(self, layer: int) -> dict[str, slice]:
-        """Receivers of a layer: "q", "k", "v" and "mlp"."""
+        """Indices of the receivers of a layer, by "q", "k", "v" and "mlp"."""
         sizes = {"q": self.model.n_heads, "k": self.n_kv, "v": self.n_kv} | ({"mlp": 1} if self.fed else {})
         first, found = layer * sum(sizes.values()), {}
         for name, size in sizes.items():
@@ -118,13 +120,13 @@ class EdgeAblation:
         return found
 
     def seen(self, layer: int, name: str) -> int:
-        """How many senders come before a receiver of a layer."""
+        """Number of senders before a receiver of a layer."""
         heads = self.heads_of(layer)
         return heads.stop if name == "mlp" and self.model.family.order != "parallel" else heads.start
 
     @cached_property
     def possible(self) -> Bool[Tensor, "sender receiver"]:
-        """Whether a sender's output is part of what a receiver reads; the target is the last receiver."""
+        """Whether a sender's output is part of a receiver's input; the target is the last receiver."""
         n_layers = self.model.n_layers
         n_receivers = self.inputs_of(n_layers)["q"].start + 1
         possible = torch.zeros(self.heads_of(n_layers).start, n_receivers, dtype=torch.bool)
@@ -141,7 +143,7 @@ class EdgeAblation:
         ablated_outputs: Float[Tensor, "sender pos d"] | None = None,
         kept: Bool[Tensor, "sender receiver"] | None = None,
     ) -> SenderOutputs:
-        """A forward pass: without ablated edges, or one of those of `logits`."""
+        """Senders' outputs in one forward pass: without ablated edges, or with edges ablated as in `logits`."""
         every = torch.ones_like(self.possible) if kept is None else kept
         read = _Batch(self, every[None], ablated_outputs, every_sender=True)
         logits = self._run(tokens, read)
@@ -155,12 +157,12 @@ class EdgeAblation:
         ablated_outputs: Float[Tensor, "sender pos d"],
         kept: Bool[Tensor, "run sender receiver"],
     ) -> Iterator[Float[Tensor, "run pos d_vocab"]]:
-        """Logits of one prompt under every choice of kept edges, some runs at a time.
+        """Logits of one prompt for every choice of kept edges, in batches.
 
         Args:
             tokens: The prompt.
-            ablated_outputs: What the receiver of an ablated edge reads in place of its sender's output.
-            kept: By run; all other edges are ablated.
+            ablated_outputs: Outputs that receivers of ablated edges read instead of the senders'.
+            kept: Kept edges of each forward pass; all other edges are ablated.
         """
         cfg = self.model.hooked.cfg
         of_run = (len(self.possible) + 3 * self.model.n_heads) * int(cfg.d_model) + int(getattr(cfg, "d_vocab", 0) or 0)
@@ -175,26 +177,26 @@ class EdgeAblation:
         corrupted: SenderOutputs,
         derivatives: Mapping[tuple[str, int], Tensor],
     ) -> tuple[Float[Tensor, "sender receiver"], float]:
-        """What each receiver would write if it alone read a sender's corrupted output, times a target's derivative by that.
+        """Effects [sender receiver] of single edges on their receivers' outputs, times the target's derivative by these outputs.
 
             effect[s, r] = <g_r, f_r(x_r + d_s) - f_r(x_r)>
 
-        with f_r the receiver's own function, its norm and softmax included, all else as in the clean run. Four runs per
-        sender, side by side: queries, keys, values and feed-forwards of all layers at once, since nothing that a receiver
-        writes is read by another. The target's column is 0.
+        f_r is the receiver's own function, with its norm and softmax; d_s is the corrupted minus the clean output of sender s.
+        Costs four rows of a batch per sender: queries, keys, values and feed-forwards of all layers at once, since no receiver
+        reads another's changed output. The target's column is 0.
 
         Args:
             tokens: The clean prompt.
-            clean: Its run.
-            corrupted: The other prompt's run.
-            derivatives: The target's, by ("z", layer) [1 pos head e] and ("mlp_out", layer) [1 pos d]; a layer without them
-                has no effects.
+            clean: Its outputs.
+            corrupted: Outputs of the corrupted prompt.
+            derivatives: The target's derivatives by ("z", layer) [1 pos head e] and ("mlp_out", layer) [1 pos d]. Layers
+                without derivatives have no effects.
 
         Returns:
-            The effects; and by how much receivers that read the corrupted run alone miss what it writes, of the largest.
+            The effects, and the error of `_check_receivers`.
 
         Raises:
-            CompletenessError: if rounding does not explain that.
+            CompletenessError: if this error is above the tolerance.
         """
         effects = torch.zeros(self.possible.shape, dtype=self.model.working_dtype)
         sides = ("q", "k", "v", "mlp") if self.fed else ("q", "k", "v")
@@ -204,7 +206,7 @@ class EdgeAblation:
         at_once = self.model.at_once(RUN_BYTES, len(tokens) * of_run)
         for first in range(0, len(rows), at_once):
             chosen = rows[first : first + at_once]
-            kept = self.possible.repeat(1 + len(chosen), 1, 1)  # the first run is the clean one
+            kept = self.possible.repeat(1 + len(chosen), 1, 1)  # the first row is the clean prompt
             for run, (sender, side) in enumerate(chosen, start=1):
                 for layer in range(self.model.n_layers):
                     kept[run, sender, self.inputs_of(layer)[side]] = False
@@ -213,13 +215,17 @@ class EdgeAblation:
             for run, (sender, side) in enumerate(chosen, start=1):
                 for (name, layer), products in read.products.items():
                     if (name == "mlp_out") == (side == "mlp"):
-                        receivers = self.inputs_of(layer)[side]  # a key or value input that heads share is one
+                        receivers = self.inputs_of(layer)[side]  # a key or value input that heads share is one receiver
                         by_receiver = products[run].reshape(receivers.stop - receivers.start, -1).sum(dim=-1)
                         effects[sender, receivers] = by_receiver.to(effects)
         return effects * self.possible, self._check_receivers(tokens, clean, corrupted)
 
     def _check_receivers(self, tokens: Int[Tensor, " pos"], clean: SenderOutputs, corrupted: SenderOutputs) -> float:
-        """By how much receivers that read a run's senders miss what it writes, of the largest of a sender."""
+        """Largest difference of receivers' outputs from a prompt's own if they read its senders, relative to the largest output.
+
+        Raises:
+            CompletenessError: if it is above the tolerance.
+        """
         ends = torch.stack([self.possible, torch.zeros_like(self.possible)])
         read = _Receivers(self, ends, clean.senders, corrupted.senders, {})
         self._run(tokens, read)
@@ -228,8 +234,8 @@ class EdgeAblation:
         gap = float((written - expected).abs().max() / expected.abs().max())
         if not gap <= self.model.tolerance:
             raise CompletenessError(
-                f"{self.model.name}: heads and feed-forwards that read a run's senders miss what it writes by {gap:.1e} of the largest "
-                f"(tolerance {self.model.tolerance:.0e}). No receiver-exact edges are made."
+                f"{self.model.name}: outputs of heads and feed-forwards that read a prompt's senders differ from its own by {gap:.1e} "
+                f"of the largest (tolerance {self.model.tolerance:.0e}). Receiver-exact edges are not available for this model."
             )
         return gap
 
@@ -241,23 +247,23 @@ class EdgeAblation:
         corrupted: SenderOutputs,
         ablated_outputs: Float[Tensor, "sender pos d"] | None = None,
     ) -> dict[str, float]:
-        """Compare runs that must give known logits with these, every receiver's input made anew.
+        """Errors of the three identities of this module, with every receiver's input recomputed.
 
         Args:
             tokens: The prompt.
-            clean: Its run.
-            corrupted: A run of another prompt of as many tokens.
-            ablated_outputs: What receivers of ablated edges read; None means the corrupted run's outputs.
+            clean: Its outputs.
+            corrupted: Outputs of another prompt with equally many tokens.
+            ablated_outputs: Outputs that receivers of ablated edges read; None means those of the corrupted prompt.
 
         Returns:
-            By how much the logits of three runs miss what they have to be, of the largest: "full", "empty", "receivers".
+            Largest difference of logits from the expected ones, relative to the largest logit, by "full", "empty", "receivers".
 
         Raises:
-            CompletenessError: if rounding does not explain one of them.
+            CompletenessError: if one of them is above the tolerance.
         """
         every, none = torch.ones_like(self.possible), torch.zeros_like(self.possible)
         written = none.clone()
-        written[1:, -1] = True  # heads and feed-forwards read the corrupted run, the target reads what they write
+        written[1:, -1] = True  # heads and feed-forwards read the corrupted prompt's outputs, the target reads theirs
         runs = _Batch(self, torch.stack([every, none, written]), corrupted.senders, every_receiver=True)
         found = dict(zip(("full", "empty", "receivers"), self._run(tokens, runs), strict=True))
         expected = {"full": clean.logits, "empty": corrupted.logits, "receivers": corrupted.logits}
@@ -270,21 +276,21 @@ class EdgeAblation:
         gaps = {name: float((found[name] - expected[name]).abs().max()) / largest for name in found}
         if not all(gap <= tolerance for gap in gaps.values()):
             raise CompletenessError(
-                f"{self.model.name}: logits of the full circuit miss the clean run's by {gaps['full']:.1e} of the largest, those of the "
-                f"empty one the ablated run's by {gaps['empty']:.1e}, those of receivers that read a corrupted run that run's by "
-                f"{gaps['receivers']:.1e} (tolerance {tolerance:.0e}). Senders do not sum to the residual stream, or a HookPoint is "
-                "not obeyed; an edit of your hooks in the residual stream does this."
+                f"{self.model.name}: logits of the full circuit differ from the clean ones by {gaps['full']:.1e} of the largest, those "
+                f"of the empty circuit from the ablated ones by {gaps['empty']:.1e}, those of receivers of the corrupted prompt from its "
+                f"own by {gaps['receivers']:.1e} (tolerance {tolerance:.0e}). Senders do not sum to the residual stream, or an edit at "
+                "a HookPoint has no effect. Remove your hooks that edit the residual stream."
             )
         return gaps
 
     def ablated_stream(
         self, outputs: Float[Tensor, "sender pos d"], n_seen: int | None = None
     ) -> Float[Tensor, "pos d"]:
-        """The residual stream that outputs of senders and biases sum to.
+        """Residual stream [pos d] as the sum of senders' outputs and biases.
 
         Args:
-            outputs: Of all senders.
-            n_seen: How many senders come before; None means all.
+            outputs: Outputs of all senders.
+            n_seen: Number of senders in the sum, whole branches at a time; None means all.
         """
         stream = outputs[0]
         for branch in self.branches:
@@ -294,12 +300,12 @@ class EdgeAblation:
 
     @property
     def branches(self) -> tuple[_Branch, ...]:
-        """Attention and feed-forwards of all layers."""
+        """Attention and feed-forward branches of all layers."""
         return tuple(branch for layer in self.weights for branch in layer.branches)
 
     @cached_property
     def weights(self) -> tuple[_Weights, ...]:
-        """Of every layer."""
+        """Weights of every layer."""
         return tuple(self._weights(layer) for layer in self.model.layers)
 
     def _weights(self, layer: BoundLayer) -> _Weights:
@@ -315,7 +321,7 @@ class EdgeAblation:
 
 
 class _Batch:
-    """Runs of one prompt side by side, each with kept edges of its own."""
+    """A batch of forward passes of one prompt, each with its own kept edges."""
 
     def __init__(
         self,
@@ -329,15 +335,15 @@ class _Batch:
         self.edges, self.kept, self.ablated_outputs = edges, kept & edges.possible, ablated_outputs
         some_ablated = (edges.possible & ~kept).any(dim=(0, 1))
         self.active: Bool[Tensor, " receiver"] = torch.ones_like(some_ablated) if every_receiver else some_ablated
-        """Receivers whose inputs are made anew: those with an ablated edge in a run of the batch."""
+        """Receivers with a recomputed input: those with an ablated edge in a row of the batch, or all."""
         some_kept = self.kept[:, :, self.active].any(dim=(0, 2)) | every_sender
         self.used: list[int] = some_kept.nonzero()[:, 0].tolist()
-        """Senders whose outputs are kept by a receiver whose input is made anew, ascending."""
+        """Senders with a kept edge to a receiver with a recomputed input, ascending; with `every_sender` all."""
         self.differences = torch.empty(0)
-        """[run used pos d]: outputs of this pass less the ablated ones; the outputs where none are given."""
+        """[run used pos d]: outputs of this pass minus the ablated ones; the outputs if there are no ablated ones."""
 
     def hooks(self) -> Iterator[tuple[str, Callable[..., Tensor | None]]]:
-        """What reads senders and sets receivers, by HookPoint."""
+        """Hooks that read senders and set receivers' inputs, with their HookPoint names."""
         edges = self.edges
         for layer in edges.model.layers:
             if layer.number == 0:
@@ -378,7 +384,7 @@ class _Batch:
             self.differences[:, row] = output - less
 
     def _rows(self, senders: slice) -> slice:
-        """Where senders are among the used ones."""
+        """Slice of some senders among the used ones."""
         return slice(*(bisect_left(self.used, end) for end in (senders.start, senders.stop)))
 
     # Receivers
@@ -388,7 +394,7 @@ class _Batch:
         keys, attention, n_heads = weights.keys, weights.block.attention, of_layer.stop - of_layer.start
         own = {"q": (keys.w_q, keys.b_q), "k": (keys.w_k, keys.b_k), "v": (attention.w_v, attention.b_v)}
         heads = [receiver - of_layer.start for receiver in active]
-        weight, bias = (each[:: len(each) // n_heads][heads] for each in own[name])  # one of those that heads share
+        weight, bias = (each[:: len(each) // n_heads][heads] for each in own[name])  # one per key-value head
         x = self._inputs(active, self.edges.seen(layer, name), weights.block.attn_norm)
         vectors = einsum(x, weight, "run head pos d, head d e -> run pos head e") + bias
         changed = made.clone(memory_format=torch.contiguous_format)
@@ -404,7 +410,7 @@ class _Batch:
         return self._inputs([n_receivers - 1], n_senders, None)[:, 0].to(x)
 
     def _inputs(self, receivers: list[int], n_seen: int, norm: Norm | None) -> Float[Tensor, "run receiver pos d"]:
-        """What receivers read, after a norm."""
+        """Inputs of receivers [run receiver pos d], after a norm if there is one."""
         ablated = self.ablated_outputs
         assert ablated is not None, "receivers read ablated outputs"
         kept = self.kept[:, self.used][:, :, receivers].to(self.differences).transpose(1, 2)
@@ -418,7 +424,7 @@ class _Batch:
         return read if norm is None else norm(read)
 
     def _changes(self, kept: Float[Tensor, "run receiver used"], senders: slice) -> Float[Tensor, "run receiver pos d"]:
-        """What kept edges from some senders add to the sum of ablated outputs."""
+        """Terms [run receiver pos d] that kept edges from some senders add to the sum of ablated outputs."""
         rows = self._rows(senders)
         differences = self.differences[:, rows]
         product = kept[:, :, rows] @ differences.flatten(2)
@@ -426,7 +432,10 @@ class _Batch:
 
 
 class _Receivers(_Batch):
-    """Runs whose receivers read the clean run's senders and, of ablated edges, the corrupted run's, never those of their own pass."""
+    """A batch whose receivers read the clean prompt's outputs, and those of the corrupted prompt for ablated edges.
+
+    They never read outputs of their own forward pass.
+    """
 
     def __init__(
         self,
@@ -440,12 +449,12 @@ class _Receivers(_Batch):
         self.derivatives = derivatives
         self.differences = (clean - corrupted).expand(len(kept), *clean.shape)
         self.written: dict[int, Tensor] = {}
-        """What senders write in these runs [run sender pos d], by the number of the first; where no derivatives are given."""
+        """Without derivatives: outputs of senders in this pass [run sender pos d], by the index of the first sender."""
         self.products: dict[tuple[str, int], Tensor] = {}
-        """Derivatives times changes from the first run: "z" [run head], "mlp_out" [run]; by layer."""
+        """Derivatives times changes from the first row, by name and layer: "z" [run head], "mlp_out" [run]."""
 
     def _embedded(self, x: Tensor, hook: object = None) -> None:
-        """The embeddings that are read are the clean run's."""
+        """Nothing to do: receivers read the embeddings of the clean prompt."""
 
     def _heads(self, layer: int, z: Tensor, hook: object = None) -> None:
         heads, w_o = self.edges.heads_of(layer), self.edges.weights[layer].block.attention.w_o

@@ -1,23 +1,23 @@
-"""Edited forward passes: tokens hidden or replaced, heads replaced, neurons set, prompts resumed at the edited position.
+"""Edited forward passes: masked or replaced tokens, replaced heads, set neurons, patches, prompts resumed at the edited position.
 
-Tokens removed (`Removals`), side by side in one batch:
+Masking of tokens (`Removals`), in one batch:
 
 mask   no other position attends to the token: its score is masked in every layer.
 mean   the token is embedded as the mean of all tokens of the vocabulary, at its position.
 
-Scores are masked before the softmax (`masking_hooks`). Bridges that leave attention to Hugging Face show scores after they were
-used: there the layer's own attention mask is changed. Checked in every run: the pattern gives a masked key no weight.
+Scores are masked before the softmax (`masking_hooks`). In bridges with Hugging Face's attention, HookPoints have scores after
+their use: the layer's attention mask is changed instead. Every forward pass is checked: the pattern is 0 at masked keys.
 
-Prompts resumed (`ResumedRuns`): in a causal model an edit changes nothing before its position. Where a bridge can go on from
-Hugging Face's cache of keys and values, only the rest of the prompt is run, ten times faster at the last position. That it can is
-checked on every prompt with a run without edits; otherwise whole prompts are run.
+Resumed prompts (`ResumedRuns`): in a causal model, an edit changes nothing before its position. If a bridge can resume from
+Hugging Face's key-value cache, only later positions are run, ten times faster at the last position. This is checked for every
+prompt with a pass without edits; otherwise whole prompts are run.
 
-Layers before a patch (`LateRuns`): a patch at a layer changes nothing before it. The forward passes of the layers before are
-replaced by what they gave in the run as it is, so that the model itself does the rest, with its own masks, positions and
-unembedding. That this gives the run's own logits is checked on every prompt; otherwise whole prompts are run.
+Skipped layers (`LateRuns`): a patch at a layer changes nothing before it. Earlier layers return their outputs of the unpatched
+forward pass, and the model itself computes the others. For every prompt, logits without a patch are compared; otherwise whole
+prompts are run.
 
-Heads are replaced, and perturbed for their slopes, at z, the weighted values before the output matrix: every model goes on from
-there, whichever of its tensors are only shown (the pattern of a BERT bridge is).
+Heads are replaced, and perturbed for derivatives, at z, the weighted values before the output matrix. Edits there have an effect
+in every model; edits of other tensors, such as the pattern of a BERT bridge, may not.
 """
 
 import copy
@@ -45,45 +45,45 @@ from tl_ffblock.layer.scopes import INPUT, Add, feed_sum
 RemovalName: TypeAlias = Literal["mask", "mean"]
 RunHooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 RunHook: TypeAlias = tuple[str, Callable[..., Tensor | None]]
-"""HookPoint name and function, as `run_with_hooks` takes them."""
+"""HookPoint name and function, as in `run_with_hooks`."""
 Hidden: TypeAlias = Callable[[int], Bool[Tensor, "run head pos pos"]]
-"""A number of positions to the pairs of query and key whose scores are masked; one run, or one head, is for all."""
+"""Function of the number of positions to the mask of pairs (query, key); a size of 1 is for all rows of a batch, or all heads."""
 Refusal: TypeAlias = Callable[[], Exception]
 Read: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
-"""Logits to a number."""
+"""Function of logits to one number per row."""
 PatchKind: TypeAlias = Literal["residual", "residual_mid", "attention", "mlp", "head", "q", "k", "v", "pattern"]
-"""What is patched: the residual stream at a layer's input, between attention and feed-forward; what attention and feed-forward
-add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
+"""Patched activations: the residual stream at a layer's input, and between attention and feed-forward; the terms that attention and
+feed-forward add to it; z, queries, keys and values of heads before any rotation, and the attention pattern."""
 PATCH_KINDS: tuple[PatchKind, ...] = get_args(PatchKind)
 _OF_HEADS = {"head": "hook_z", "q": "hook_q", "k": "hook_k", "v": "hook_v", "pattern": "hook_pattern"}
 
 TOLERANCE = 1e-4
-"""How well a run that goes on from the cache must give the clean run's logits, relative to the largest."""
+"""Largest accepted difference of resumed logits from those of the whole prompt, relative to the largest logit."""
 _REMOVAL = ('removal="mask"', 'Use removal="mean".')
 _ONE_MASK = ("XGLMAttention",)
-"""Attention of transformers 5 that reads one mask for all heads."""
+"""Attention of transformers 5 with one mask for all heads."""
 RUN_BYTES = {"cpu": 2**28, "cuda": 2**32}
-"""What the outputs of runs side by side may occupy, by device; one may always have more."""
+"""Largest size of the outputs of a batch, in bytes, by device; a single row may need more."""
 
 
 @dataclass(frozen=True)
 class Removals:
-    """One prompt's runs without some of its tokens."""
+    """Forward passes of one prompt with some tokens masked or replaced by the mean embedding."""
 
     model: Model
     tokens: Int[Tensor, " pos"]
     removal: RemovalName
     layer: int | None
-    """The layer at whose input runs are read, the number of layers for the last one's output; None reads the logits."""
+    """Layer whose input is read; the number of layers means the last one's output, None the logits."""
 
     def outputs(self, removed: Bool[Tensor, "run pos"]) -> Iterator[Float[Tensor, "run pos d"]]:
-        """What is read of every run, some runs at a time.
+        """Outputs of every forward pass, in batches.
 
         Args:
-            removed: Which tokens each run does without.
+            removed: Tokens to mask or replace in each forward pass.
 
         Raises:
-            UnsupportedModelError: if they cannot be removed so from this model.
+            UnsupportedModelError: if the model's tokens cannot be masked or replaced in this way.
         """
         cfg = self.model.hooked.cfg
         width = max(int(getattr(cfg, "d_vocab", 0) or 0), self.model.n_heads * len(self.tokens), int(cfg.d_model))
@@ -100,7 +100,7 @@ class Removals:
         return self._run(len(removed), [(token_embedding_name(self.model), put)])
 
     def _with_mask(self, removed: Bool[Tensor, "run pos"]) -> Float[Tensor, "run pos d"]:
-        # Pairs of a position that stays and one that is removed: of what removed positions see, nothing is read.
+        # Masked queries attend as before: nothing attends to them, so their rows have no effect.
         hidden = (~removed[:, :, None] & removed[:, None, :])[:, None]
         everywhere = dict.fromkeys(range(self.model.n_layers), lambda _: hidden)
         return self._run(len(removed), masking_hooks(self.model, everywhere, *_REMOVAL))
@@ -118,8 +118,8 @@ def outputs_under(
     Args:
         model: The model.
         tokens: The prompts, on any device.
-        hooks: Beside those that sit on the model.
-        layer: Whose input is read, the number of layers for the last one's output; None reads the logits.
+        hooks: Hooks in addition to those on the model.
+        layer: Layer whose input is read; the number of layers means the last one's output, None the logits.
     """
     stream: list[Tensor] = []
     name = model.output_name if layer in (None, model.n_layers) else model.layers[layer or 0].sites["resid_pre"]
@@ -129,13 +129,13 @@ def outputs_under(
 
 
 def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, instead: str = "") -> list[RunHook]:
-    """Hooks that mask attention scores before the softmax, by layer, and refuse a pattern that gives a masked key weight.
+    """Hooks that mask attention scores before the softmax, by layer, and refuse a pattern that is not 0 at a masked key.
 
     Args:
         model: The model.
-        hidden: Which pairs are masked, by layer.
-        called: What this is, at the head of an error.
-        instead: What to do where the model's attention cannot be masked.
+        hidden: Masked pairs by layer.
+        called: Beginning of an error, such as the option.
+        instead: End of an error: what to do if the model's attention cannot be masked.
     """
     hooks: list[RunHook] = []
     inside = attends_inside(model)
@@ -151,7 +151,7 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
 
 
 def attends_inside(model: Model) -> bool:
-    """Whether attention is Hugging Face's own, so that HookPoints show scores and pattern after they were used."""
+    """Whether attention is Hugging Face's module, so that HookPoints have scores and pattern after their use."""
     if model.memory.attends_inside is None:
         first, fired = model.layers[0], list[str]()
         seen = [
@@ -169,17 +169,17 @@ def _hide(hidden: Hidden, scores: Tensor, hook: object = None) -> Tensor:
 
 
 def _mask_inside(model: Model, layer: int, hidden: Hidden, refusal: Refusal, x: Tensor, hook: object = None) -> None:
-    """Change the attention mask of the forward pass of Hugging Face's attention that reads x."""
+    """Change the attention mask in the call of Hugging Face's attention with input x."""
     attention = model.layers[layer].block.attn.original_component
 
     def enter(_: nn.Module, args: Any, kwargs: Any) -> Any:
         armed.remove()
         if not any(given is x for given in (*args, *kwargs.values())):
-            return None  # x was of a forward pass that ended early
+            return None  # x is from a forward pass that was ended early
         call = inspect.signature(attention.forward).bind(*args, **kwargs)
         mask = call.arguments.get("attention_mask")
         if mask is None and model.family.causal:
-            raise refusal()  # it makes a mask of its own
+            raise refusal()  # the module makes its own mask
         if mask is None:
             mask = x.new_zeros(1, 1, x.shape[1], x.shape[1])
         pairs = _pairs_of(hidden, mask)
@@ -195,29 +195,29 @@ def _refuse_weight(
     model: Model, layer: int, hidden: Hidden, refusal: Refusal, pattern: Tensor, hook: object = None
 ) -> None:
     if not bool(pattern.isfinite().all()):
-        raise InputError(f"{model.name}: the attention of layer {layer} holds NaN or infinity. Check the weights.")
+        raise InputError(f"{model.name}: the attention of layer {layer} has NaN or infinity. Check the weights.")
     if bool((pattern * _pairs_of(hidden, pattern)).any()):
         raise refusal()
 
 
 def _pairs_of(hidden: Hidden, scores: Tensor) -> Bool[Tensor, "run head query key"]:
-    """The pairs of a forward pass whose queries are the last of its keys, as in one that goes on from a cache."""
+    """Masked pairs of a forward pass whose queries are the last of its keys, as in one that resumes from a cache."""
     n_queries, n_keys = scores.shape[-2:]
     return hidden(n_keys)[..., -n_queries:, -n_keys:].to(scores.device)
 
 
 def _refusal(model: Model, layer: str, called: str, instead: str) -> UnsupportedModelError:
     return UnsupportedModelError(
-        f"{called}: {model.name} ({model.family.name}) attends, in {layer}, to tokens that were hidden. Its attention is out of reach "
-        f"of hooks (of some models in single heads), or a query has no other key within reach. {instead}".rstrip()
+        f"{called}: {model.name} ({model.family.name}) attends, in {layer}, to tokens that were hidden. Hooks cannot mask its "
+        f"attention (in some models, that of single heads), or all keys of a query are masked. {instead}".rstrip()
     )
 
 
 def _factor(model: Model, tokens: Int[Tensor, " pos"], embedded: Float[Tensor, "*run pos d_model"]) -> float:
-    """By what a model multiplies its embeddings (Gemma by sqrt(d_model)); 1 as a rule.
+    """Factor of a model's token embeddings: sqrt(d_model) in Gemma, 1 in most models.
 
     Raises:
-        UnsupportedModelError: if it embeds them otherwise.
+        UnsupportedModelError: if embedded tokens are not multiples of rows of the embedding matrix.
     """
     rows, x = model.embedding_matrix[tokens.to(model.device)], embedded[0]
     if rows.shape == x.shape:
@@ -226,8 +226,8 @@ def _factor(model: Model, tokens: Int[Tensor, " pos"], embedded: Float[Tensor, "
         if torch.allclose(factor * rows, x, rtol=1e-2, atol=1e-3 * float(x.abs().max())):
             return factor
     raise UnsupportedModelError(
-        f'removal="mean": {model.name} ({model.family.name}) embeds tokens otherwise than by rows of its embedding matrix, so no '
-        'mean of them is known. Use removal="mask".'
+        f'removal="mean": {model.name} ({model.family.name}) does not embed tokens by rows of its embedding matrix, so their mean '
+        'is not known. Use removal="mask".'
     )
 
 
@@ -244,15 +244,15 @@ def logits_under(
     Args:
         model: The model.
         tokens: The prompts, on any device.
-        hooks: Beside those that sit on the model.
-        silent: Whether those that sit on the model are left out.
+        hooks: Hooks in addition to those on the model.
+        silent: Whether hooks on the model are disabled.
     """
     with model.hooks_disabled() if silent else nullcontext():
         return model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=list(hooks))
 
 
 class ResumedRuns:
-    """Runs of prompts under hooks, each from the position where its edit stands."""
+    """Forward passes of prompts under hooks, each from the position of its edit."""
 
     def __init__(
         self,
@@ -263,32 +263,32 @@ class ResumedRuns:
         starts: Sequence[Collection[int]],
         resume: bool = True,
     ) -> None:
-        """Find out whether runs of these prompts can go on from a cache.
+        """Check whether forward passes of these prompts can resume from a key-value cache.
 
         Args:
-            model: The model, on whose device the tokens lie.
-            tokens: The prompts.
-            clean: Logits of each one's run without edits, which a run from the cache must reproduce.
-            starts: By prompt, the positions from which runs will be asked for; the check starts at the earliest of all.
-            resume: False always runs whole prompts.
+            model: The model.
+            tokens: The prompts, on the model's device.
+            clean: Logits of each prompt without edits, which a resumed forward pass must reproduce.
+            starts: By prompt, positions at which passes will start; the check starts at the earliest of all.
+            resume: Whether passes may resume; False always runs whole prompts.
         """
         self._model = model
         self._tokens = tokens
         self._starts = starts
         self._prefix: tuple[int, dict[int, int], Any] | None = None
-        """Length of the prefix that was run last, which row each prompt is there, and its keys and values."""
+        """Length of the last prefix, row of each prompt in its batch, and its keys and values."""
         possible = resume and any(starts) and model.family.causal and model.api == "TransformerBridge"
         self.resumes: bool = possible and self._reproduces(clean)
-        """Whether a run begins at its edit; otherwise `start` below must be 0."""
+        """Whether forward passes start at their edit; otherwise `start` of `logits` must be 0."""
 
     @torch.no_grad()
     def logits(self, start: int, prompts: Sequence[int], hooks: RunHooks) -> Float[Tensor, "run rest d_vocab"]:
-        """Logits from position `start` on, of one run of each of these prompts; the hooks see these positions only."""
+        """Logits from position `start` on, one row per prompt; hooks get these positions only."""
         tokens = self._tokens[list(prompts), start:]
         if start == 0:
             return logits_under(self._model, tokens, hooks)
         row_of, kept = self._keys_and_values(start, prompts)
-        cache = copy.deepcopy(kept)  # a run appends its own to what it is given
+        cache = copy.deepcopy(kept)  # a forward pass appends to its cache
         cache.batch_select_indices(torch.tensor([row_of[prompt] for prompt in prompts], device=tokens.device))
         return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True)
 
@@ -310,10 +310,10 @@ class ResumedRuns:
 def _gives(
     run: Callable[[], Float[Tensor, "run pos d_vocab"]], expected: Sequence[Float[Tensor, "pos d_vocab"]]
 ) -> bool:
-    """Whether runs that leave something out give the logits of whole ones, each relative to its largest."""
+    """Whether shortened forward passes give the expected logits, up to `TOLERANCE` of the largest of each row."""
     try:
         found = run()
-    except Exception:  # whatever this version or architecture cannot do, the whole prompt can
+    except Exception:  # any failure of this version or architecture: whole prompts are run instead
         return False
     return all(
         logits.shape == whole.shape and float((logits - whole).abs().max()) <= TOLERANCE * float(whole.abs().max())
@@ -324,13 +324,13 @@ def _gives(
 def slopes_at_values(
     model: Model, tokens: Int[Tensor, "1 pos"], read: Read, layer: int | None = None
 ) -> Float[Tensor, "layer pos head d_head"]:
-    """The derivative of what is read of a run by every head's z; zero where nothing of it is read.
+    """Derivative of a function of a model's output by every head's z; zero at heads on which it does not depend.
 
     Args:
         model: The model.
         tokens: The prompt.
-        read: What is read.
-        layer: Of what it is read, as in `outputs_under`.
+        read: The function.
+        layer: Output that is read, as in `outputs_under`.
     """
     perturbations: dict[int, Tensor] = {}
 
@@ -357,14 +357,14 @@ def slopes_at_values(
 def outputs_with_heads_replaced(
     model: Model, tokens: Int[Tensor, "1 pos"], layer: int, read_at: int | None, *, mean: bool
 ) -> Float[Tensor, "head pos d"]:
-    """What is read of as many runs as the layer has heads: in run h the z of head h is replaced at every position.
+    """Outputs of one forward pass per head of a layer: in row h, z of head h is replaced at every position.
 
     Args:
         model: The model.
         tokens: The prompt.
-        layer: The layer of the heads.
-        read_at: Of what is read, as `layer` of `outputs_under`.
-        mean: Whether by its mean over the run's positions, after users' hooks; else by zero.
+        layer: Layer of the heads.
+        read_at: Output that is read, as `layer` in `outputs_under`.
+        mean: Whether z is replaced by its mean over the prompt's positions, after users' hooks; else by zero.
     """
     n_heads = model.n_heads
 
@@ -389,15 +389,15 @@ def setting_neurons(
         model: The model.
         layer: Number of a layer with a dense feed-forward.
         values: New activation by neuron.
-        positions: Where; None means everywhere.
+        positions: Positions to change; None means all.
 
     Raises:
-        UnsupportedModelError: for experts, whose activations no HookPoint carries.
+        UnsupportedModelError: for experts, whose activations have no HookPoint.
     """
     if model.layers[layer].has_experts:
         raise UnsupportedModelError(
-            f"{model.name}, layer {layer}: no HookPoint carries the activations of single experts, so their memories cannot be "
-            "knocked out."
+            f"{model.name}, layer {layer}: no HookPoint has the activations of single experts, so their memories cannot be "
+            "knocked out. Use a layer with a dense feed-forward."
         )
 
     def set_neurons(tensor: Tensor, hook: object = None) -> Tensor:
@@ -411,13 +411,13 @@ def setting_neurons(
 
 
 def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
-    """HookPoint at which a kind of activation is patched; `layer` is the number of layers for the last one's output.
+    """Name of the HookPoint at which a kind of activation is patched; the number of layers means the last one's output.
 
-    The stream between attention and feed-forward is changed at what attention adds to it: a bridge's HookPoint of the stream
-    itself is what the next norm reads, and not what skips it.
+    The residual stream between attention and feed-forward is patched at attention's term: a bridge's HookPoint of the stream
+    itself is only the input of the next norm, without the skip connection.
 
     Raises:
-        UnsupportedModelError: if the model has no such activation, or no HookPoint of it.
+        UnsupportedModelError: if the model has no such activation, or no HookPoint for it.
     """
     if kind == "residual" and layer == model.n_layers:
         return model.output_name
@@ -429,19 +429,19 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
     elif (kind == "mlp" and order == "attn_only") or (kind == "residual_mid" and order in ("attn_only", "parallel")):
         lacks = "feed-forward" if order == "attn_only" else "residual stream between attention and feed-forward"
         raise UnsupportedModelError(
-            f"of={kind!r}: {bound.where} has no {lacks} (order {order}). Leave {kind!r} out of `of`."
+            f"of={kind!r}: {bound.where} has no {lacks} (order {order}). Omit {kind!r} from `of`."
         )
     else:
         sums = (step.operation for step in bound.program if isinstance(step.operation, Add))
         added = feed_sum(order) if kind == "mlp" else next(each for each in sums if each.right == INPUT)
         name = bound.sites[f"whole.{added.left}"]
     if name not in model.hook_points:
-        raise UnsupportedModelError(f"of={kind!r}: {bound.where} has no HookPoint {name}. Leave {kind!r} out of `of`.")
+        raise UnsupportedModelError(f"of={kind!r}: {bound.where} has no HookPoint {name}. Omit {kind!r} from `of`.")
     return name
 
 
 def heads_of(model: Model, kind: PatchKind) -> int:
-    """How many heads a kind of activation has, those of keys and values where they are grouped; 0 for none."""
+    """Number of heads of a kind of activation; for "k" and "v" of key-value heads, 0 for kinds without heads."""
     if kind not in _OF_HEADS:
         return 0
     grouped = getattr(model.hooked.cfg, "n_key_value_heads", None) if kind in ("k", "v") else None
@@ -449,7 +449,7 @@ def heads_of(model: Model, kind: PatchKind) -> int:
 
 
 class LateRuns:
-    """Runs of one prompt under patches of one layer, side by side; the layers before it give what they gave in the run as it is."""
+    """Batches of one prompt under patches of one layer; earlier layers return their outputs of the unpatched forward pass."""
 
     def __init__(
         self,
@@ -458,16 +458,16 @@ class LateRuns:
         patched: Collection[tuple[PatchKind, int]],
         read_from: int | None = None,
     ) -> None:
-        """Run the prompt once, and find out whether its patched runs can begin late.
+        """Run the prompt once, and check whether patched forward passes can skip earlier layers.
 
         Args:
             model: The model.
             tokens: The prompt.
             patched: Kinds and layers that will be patched.
-            read_from: The first position whose logits are read, counted from the end; None reads all.
+            read_from: First position whose logits are read, counted from the end; None means all.
 
         Raises:
-            UnsupportedModelError: if the model has no such activation, or no HookPoint of it.
+            UnsupportedModelError: if the model has no such activation, or no HookPoint for it.
         """
         self._model, self._tokens, self._from = model, tokens, read_from
         self._outputs: list[Any] = []
@@ -490,21 +490,21 @@ class LateRuns:
                 break
 
     def activation(self, kind: PatchKind, layer: int) -> Float[Tensor, "..."]:
-        """Of the run as it is: [pos d_model], of heads [pos head d_head], of patterns [head query key]."""
+        """Unpatched activation: [pos d_model], for heads [pos head d_head], for patterns [head query key]."""
         if kind == "residual_mid":
             return self._kept["residual", layer] + self._kept["attention", layer]
         return self._kept[kind, layer]
 
     @property
     def at_once(self) -> int:
-        """How many runs side by side fit into memory."""
+        """Largest number of forward passes per batch."""
         n, sizes = len(self.logits), self._model.sizes
         numbers = max(self.read.numel(), n * n * sizes.heads, n * sizes.d_mlp, n * sizes.d_model)
         return self._model.at_once(RUN_BYTES, numbers)
 
     @property
     def read(self) -> Float[Tensor, "read d_vocab"]:
-        """Logits of the run as it is, where they are read."""
+        """Logits of the unpatched forward pass at the positions that are read."""
         return self.logits[self._from :]
 
     def patched(
@@ -514,13 +514,13 @@ class LateRuns:
         values: Float[Tensor, "run ..."],
         where: Bool[Tensor, "run head pos"],
     ) -> Float[Tensor, "run read d_vocab"]:
-        """Logits of runs with other values of an activation.
+        """Logits of forward passes with other values of an activation.
 
         Args:
-            kind: What is patched.
-            layer: Where.
-            values: By run the activation, as `activation` gives it.
-            where: The heads (one for kinds without) and positions that each run replaces by those; of patterns, queries.
+            kind: Kind of the activation.
+            layer: Layer of the activation.
+            values: Activation of each forward pass, in the shape of `activation`.
+            where: Heads (one for kinds without heads) and positions that are patched in each forward pass; for patterns, queries.
         """
         rows = where.to(values.device)
         if kind != "pattern":
@@ -534,10 +534,10 @@ class LateRuns:
         return self._run(layer, len(values), [(patched_name(self._model, kind, layer), put)], self._from)
 
     def refuse_disobedience(self, kind: PatchKind, layer: int) -> None:
-        """Refuse a kind of activation whose patches change nothing, since the model used it before its HookPoint showed it.
+        """Refuse a kind of activation whose patches have no effect, since the model uses the tensor before its HookPoint.
 
         Raises:
-            UnsupportedModelError: if noise there leaves the logits as they are.
+            UnsupportedModelError: if noise at the HookPoint does not change the logits.
         """
         own = self._kept["attention" if kind == "residual_mid" else kind, layer]
         noise = torch.rand(own.shape, generator=torch.Generator().manual_seed(0)).to(own)
@@ -547,25 +547,25 @@ class LateRuns:
             return torch.cat([x[:1], x[1:] + change.reshape(x.shape[1:])])
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # TransformerLens 4.3 warns of edits that it discards
+            warnings.simplefilter("ignore")  # TransformerLens 4.3 warns of edits without an effect
             logits = self._run(layer, 2, [(patched_name(self._model, kind, layer), add)], read_from=None)
         if float((logits[1] - logits[0]).abs().max()) <= 10 * self._model.eps(logits.dtype) * float(logits.abs().max()):
             raise UnsupportedModelError(
                 f"of={kind!r}: {self._model.layers[layer].where} computes its output before {patched_name(self._model, kind, layer)} "
-                f"shows this tensor, so a patch there changes nothing. Leave {kind!r} out of `of`."
+                f"fires, so a patch there has no effect. Omit {kind!r} from `of`."
             )
 
     def error_of(self, logits: Float[Tensor, "read d_vocab"], expected: "LateRuns", what: str) -> float:
-        """How far a patched run is from the one that it must be, relative to the largest logit.
+        """Largest difference of patched logits from those of another prompt, which they must equal, relative to the largest logit.
 
         Raises:
-            IdentityError: if rounding does not explain it.
+            IdentityError: if it is above the model's tolerance.
         """
         error = float((logits - expected.read).abs().max() / expected.read.abs().max())
         if not error <= self._model.tolerance:  # NaN is refused too
             raise IdentityError(
-                f"{self._model.name} ({self._model.family.name}): {what} misses the logits that it must give by {error:.1e} of the "
-                f"largest (at most {self._model.tolerance:g}): its layers are not patched as they run."
+                f"{self._model.name} ({self._model.family.name}): logits of {what} differ from the expected ones by {error:.1e} of the "
+                f"largest (tolerance {self._model.tolerance:g}). Patches of this model are not exact; please report this fault."
             )
         return error
 
@@ -593,7 +593,7 @@ class LateRuns:
 
 @contextmanager
 def _skipped(blocks: Any, outputs: Sequence[Any], n_runs: int) -> Iterator[None]:
-    """The first layers give these outputs of one run, as many times as there are runs, in place of their forward passes."""
+    """Context in which the first layers return these outputs, repeated for every row, instead of running."""
     skipped = [(vars(block), vars(block).get("forward")) for block in list(blocks)[: len(outputs)]]
     try:
         for (attributes, _), output in zip(skipped, outputs, strict=True):

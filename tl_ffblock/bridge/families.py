@@ -1,12 +1,11 @@
-"""Which architectures are decomposed, and in which order the norms of their blocks stand.
+"""Supported architectures, and the order of norms and branches in their blocks.
 
-1. An architecture in `FAMILIES` has the order the table says. Adding a family is one line here, when its
-   block is one of the known forms.
-2. Any other TransformerBridge whose layers are attention and feed-forward gets its order from the
-   structure of its blocks (`_structural`). The reading is a guess until the identities of every layer hold
-   on captured tensors (selfcheck.py); where one fails the model is refused, naming it.
+1. An architecture in `FAMILIES` has the order of the table. To add a family with a known block form, add one line.
+2. For any other TransformerBridge with attention and feed-forward layers, the order is inferred from the structure of its blocks
+   (`_structural`). It has to be confirmed by the identities of every layer on cached tensors (selfcheck.py). If one fails, the
+   model is refused with the identity.
 
-What is known not to fit is refused before (refusals.py).
+Models that are known not to fit are refused before (refusals.py).
 """
 
 from dataclasses import dataclass, replace
@@ -25,12 +24,12 @@ class Family:
     name: str
     order: Order
     architectures: tuple[str, ...]
-    """Hugging Face class names, as the model's configuration gives them."""
+    """Hugging Face class names, as in the model's configuration."""
     causal: bool = True
     listed: bool = True
-    """False where the order was read off the structure of the blocks."""
+    """False if the order was inferred from the structure of the blocks."""
     needs: str | None = None
-    """Entry of `model.cfg` without which TransformerLens runs another model than Hugging Face (it did in 3.9)."""
+    """Entry of `model.cfg` without which TransformerLens computes other numbers than Hugging Face (as version 3.9 does)."""
 
 
 FAMILIES: list[Family] = [
@@ -85,32 +84,32 @@ FAMILIES: list[Family] = [
 
 
 def register_family(family: Family) -> None:
-    """Say the order of norms of architectures that the table lacks; a model is refused if its layers are not of that order.
+    """Add a family to the table. A model is refused if its layers do not have the family's order.
 
     Raises:
-        InputError: if one of them has a family.
+        InputError: if one of its architectures is in the table.
     """
     for known in FAMILIES:
         if taken := sorted({*family.architectures} & {*known.architectures}):
             raise InputError(
-                f"{', '.join(taken)} is of the family {known.name}: expected architectures that have none."
+                f"{', '.join(taken)} is of the family {known.name}, expected architectures without a family."
             )
     FAMILIES.append(family)
 
 
 def supported() -> str:
-    """The supported families in one line."""
+    """Names of the supported families, in one line."""
     return ", ".join(family.name for family in FAMILIES)
 
 
 def family_of(model: Any, api: Api, architecture: str | None) -> Family:
-    """The family of a model that refusals.py does not refuse.
+    """Family of a model that refusals.py does not refuse.
 
     Raises:
-        UnsupportedModelError: if neither the table nor the structure of its blocks says the order.
+        UnsupportedModelError: if the order is neither in the table nor known from the structure of the blocks.
     """
     cfg = model.cfg
-    if architecture in (None, "neel") and api == "HookedTransformer":  # TransformerLens' word for its own toy models
+    if architecture in (None, "neel") and api == "HookedTransformer":  # TransformerLens's name for its own toy models
         return _own_configuration(cfg)
     if architecture is None and api == "HookedEncoder":
         architecture = "BertForMaskedLM"
@@ -120,8 +119,8 @@ def family_of(model: Any, api: Api, architecture: str | None) -> Family:
     if api == "TransformerBridge":
         return _structural(model, str(architecture))
     raise UnsupportedModelError(
-        f"{architecture} as a {api} is not supported: its maps could not be certified. Supported are {supported()}; "
-        "a TransformerBridge of it may be of a known form."
+        f"{architecture} as a {api} is not supported: its maps could not be certified. Supported are {supported()}. "
+        "Try it as a TransformerBridge."
     )
 
 
@@ -144,7 +143,7 @@ def _own_configuration(cfg: Any) -> Family:
 
 
 def _structural(model: Any, architecture: str) -> Family:
-    """An architecture outside the table: the order that its norms say. Only the identities can confirm it."""
+    """Family of an architecture that is not in the table, with the order of its norms; the identities have to confirm it."""
     orders = {_order_of(block) for block in model.blocks}
     if len(orders) != 1 or None in orders:
         norms = sorted({name for block in model.blocks for name, _ in block.named_children() if "ln" in name})

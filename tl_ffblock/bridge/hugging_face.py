@@ -1,16 +1,15 @@
-"""Is a bridge the Hugging Face model that it wraps?
+"""Comparison of a bridge's logits with those of the Hugging Face model that it wraps.
 
-A bridge runs some components in code of its own, and an option of the configuration that this code does
-not know changes nothing: every identity of the blocks holds, on another model. So both run once:
+A bridge computes some components in its own code. An option of the configuration that this code does not know has no effect: all
+identities of the blocks hold, but for another model. Therefore both models run once:
 
-1. A bridge stands inside the Hugging Face model, each of its components in the place of a module that it
-   keeps as `original_component`. A copy of the tree of modules with the originals back in their places
-   is Hugging Face's model again. Parameters and buffers are the same tensors: nothing is doubled.
+1. Components of a bridge replace modules of the Hugging Face model, which they keep as `original_component`. A copy of the module
+   tree with the original modules is Hugging Face's model again. Parameters and buffers are shared, not copied.
 2. Both get the same eight tokens, without callbacks on HookPoints.
-3. Their logits are compared: they may differ by what rounding in the model's dtype explains.
+3. Their logits may differ by rounding in the model's dtype (`TOLERANCE`).
 
-Not compared are processed weights and compatibility mode, HookedTransformer and HookedEncoder (which wrap
-nothing), models whose Hugging Face side does not run as it stands, and bridges with adapters that it does not have.
+Processed weights, compatibility mode, HookedTransformer and HookedEncoder (which wrap no model) are not compared. Neither are
+models whose Hugging Face side does not run alone, nor bridges with adapters that the Hugging Face side does not have.
 """
 
 from functools import partial
@@ -28,27 +27,27 @@ from tl_ffblock.errors import UnsupportedModelError
 
 PROBE_LENGTH = 8
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 2e-1}
-"""Relative difference of the logits, by the model's dtype. The worst seen of the families in tests/tiny.py
-with 32 random layers: 8e-7 (rotary tables are float32), 4e-6, 1e-2, 1e-1."""
+"""Largest accepted relative difference of the logits, by the model's dtype. The largest measured ones of the families in
+tests/tiny.py with 32 random layers are 8e-7 (rotary tables are float32), 4e-6, 1e-2 and 1e-1."""
 
-# Components that hold copies of one matrix of Hugging Face's in pieces.
+# Components with copies of parts of one matrix of Hugging Face's.
 _SPLITS = {"split_qkv_matrix": ("q", "k", "v"), "split_gate_up_matrix": ("gate", "in")}
 
 
 def probe_tokens(model: HookedModel) -> Int[Tensor, "1 pos"]:
-    """Eight token ids that every vocabulary has, none of them among the first, which are often padding and brackets."""
+    """Eight token ids from 5 on, since the first ids are often special tokens; fewer if the context is shorter."""
     length = min(PROBE_LENGTH, getattr(model.cfg, "n_ctx", None) or PROBE_LENGTH)
     first = 5
     return torch.arange(first, first + length)[None] % (getattr(model.cfg, "d_vocab", None) or first + length)
 
 
 def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
-    """How far a bridge's logits are from Hugging Face's, relative to their size; NaN where they cannot be compared.
+    """Difference of a bridge's logits from Hugging Face's, relative to their norm; NaN if they cannot be compared.
 
-    None means not now: callbacks of torch, which `silence` does not reach, sit on components of the bridge.
+    None means that they cannot be compared now: torch hooks, which `silence` does not disable, are on components of the bridge.
 
     Raises:
-        UnsupportedModelError: if rounding does not explain the difference.
+        UnsupportedModelError: if the difference is above `TOLERANCE`.
     """
     wrapped = getattr(model, "original_model", None)
     processed = getattr(model, "_weights_processed", False) or getattr(model, "compatibility_mode", False)
@@ -63,11 +62,11 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         try:
             expected = _logits(_without_bridges(wrapped, copies)(tokens))
         except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
-            return float("nan")  # Hugging Face's model does not run like this: there is nothing to compare with
+            return float("nan")  # Hugging Face's model does not run alone
         actual = _logits(model(tokens))
     if actual is None or expected is None or actual.shape != expected.shape or not expected.isfinite().all():
         return float("nan")
-    # Over the size of what distinguishes the tokens: a constant added to all logits of a position means nothing.
+    # Relative to centred logits: a constant added to all logits of a position has no effect on the prediction.
     size = float((expected - expected.mean(dim=-1, keepdim=True)).norm()) or 1.0
     error, tolerance = float((actual - expected).norm()) / size, TOLERANCE.get(first.dtype, TOLERANCE[torch.float32])
     if error <= tolerance:
@@ -76,7 +75,7 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         return float("nan")
     raise UnsupportedModelError(
         f"{name}: the TransformerBridge is not the Hugging Face model that it wraps. On {tokens.shape[1]} tokens its logits "
-        f"differ by {error:.1e} of their size (rounding explains {tolerance:.0e}), so maps of it would be of another model. "
+        f"differ by {error:.1e} of their norm (tolerance {tolerance:.0e}), so maps of it would be of another model. "
         "An option of the configuration may be unknown to TransformerLens, or the bridge was changed outside its HookPoints."
     )
 
@@ -107,7 +106,7 @@ def _logits(output: Any) -> Tensor | None:
 
 
 def _pieces_were_edited(model: HookedModel) -> bool:
-    """Whether a bridge was trained or edited in the pieces of a matrix, of which Hugging Face's side has the old whole."""
+    """Whether a bridge's copies of parts of a matrix were trained or edited, so that they differ from Hugging Face's matrix."""
     for component in model.modules():
         for split, names in _SPLITS.items():
             if hasattr(component, split) and getattr(component, "original_component", None) is not None:

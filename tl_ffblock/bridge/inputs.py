@@ -207,7 +207,7 @@ def refuse_no_prompt(given: Any, name: str) -> None:
         InputError: with the argument and its type.
     """
     if not isinstance(given, str | Sequence | Mapping | Tensor | np.ndarray):
-        raise InputError(f"{name} is a {type(given).__name__}: expected a text, token ids, or a list of these.")
+        raise InputError(f"{name} is of type {type(given).__name__}: expected a text, token ids, or a list of these.")
 
 
 def refuse_pair(given: Any, name: str) -> None:

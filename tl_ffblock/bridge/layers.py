@@ -1,16 +1,14 @@
-"""One layer of a model, bound once: which HookPoints carry its tensors, which modules its norms are, its weights.
+"""One layer of a model: the HookPoints of its tensors, the modules of its norms, and its weights.
 
-A site is our word for a tensor of the layer; `whole.<scope>` is the model's own tensor at the end of a scope. Names follow from
-the layer's program (scopes.py), with the exceptions named here: some aliases mean other sums in a Post-LN bridge (there
-`hook_attn_out` is the output of the first LayerNorm and `hook_resid_mid` the input of the second).
+A site is a name for a tensor of the layer; `whole.<scope>` is the model's own tensor at the end of a scope. HookPoints follow from
+the layer's program (scopes.py), with the exceptions in this module. In a Post-LN bridge some aliases are other sums:
+`hook_attn_out` is the output of the first LayerNorm, and `hook_resid_mid` the input of the second.
 
-A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder only have `hook_normalized`, the same before
-gain and shift, and no HookPoint at all before a norm inside a branch: that tensor is `hook_normalized * hook_scale` (site
-`scale.<scope>`).
+A norm's output is `hook_out` on a bridge. HookedTransformer and HookedEncoder only have `hook_normalized`, before gain and shift.
+They have no HookPoint before a norm inside a branch: this tensor is `hook_normalized * hook_scale` (site `scale.<scope>`).
 
-Weights are read from the modules that run, not from the configuration, which is wrong or empty in places (activation names,
-widths): the activation is the module's own function, recognised by its values; the gain of an offset RMSNorm is 1 + weight;
-absent biases are zero.
+Weights are read from the modules that run. The configuration is sometimes wrong or empty (activation names, widths). The activation
+is the module's function, recognised by its values. The gain of an offset RMSNorm is 1 + weight. Absent biases are zero.
 """
 
 import re
@@ -49,10 +47,10 @@ from tl_ffblock.layer.scopes import (
 
 BEFORE_GAIN = "hook_normalized"
 ExtraSite: TypeAlias = Literal["query", "key"]
-"""Tensors of a layer that no map needs: the vectors whose products are the attention scores."""
+"""Further tensors of a layer: queries and keys as attention multiplies them."""
 Branch: TypeAlias = Literal["attn", "mlp"]
 
-# Where the HookPoints of a Post-LN block are others than a step's kind says.
+# HookPoints of a Post-LN block that differ from those of other blocks, by scope.
 _POST_LN_BRIDGE = {
     "Attn": "attn.o.hook_out",
     "AttnRes": "ln1.hook_in",
@@ -61,25 +59,25 @@ _POST_LN_BRIDGE = {
 }
 _POST_LN_HOOKED = {"AtbFfResLn": "hook_normalized_resid_post"}
 Owner: TypeAlias = Literal["head", "mid", "mlp", "stream"]
-"""Heads; the residual stream between attention and feed-forward, where attention comes first; the feed-forward from the norm
-before it to the norm after it; the residual stream at the layer's output."""
+"""Component to which a bias belongs. "head": heads. "mid": the residual stream between attention and feed-forward, in serial blocks.
+"mlp": the feed-forward, from the norm before it to the norm after it. "stream": the residual stream at the layer's output."""
 _OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
-    "attn_norm": "head",  # of a norm that both branches share, what attention reads
+    "attn_norm": "head",  # also for a norm that both branches share
     "attn_out_norm": "mid",
     "mid_norm": "mid",
     "ff_norm": "mlp",
     "ff_out_norm": "mlp",
     "out_norm": "stream",
 }
-# What modules call their activation function.
+# Attributes of modules with the activation function.
 _ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
-# Attributes of Hugging Face's attention modules that hold the scale of scores, or what they are divided by.
+# Attributes of Hugging Face's attention modules with the scale of scores (1) or its inverse (-1).
 _SCALES = (("scaling", 1), ("softmax_scale", 1), ("inv_norm_factor", 1), ("scale_attn", -1))
 
 
 @dataclass(frozen=True)
 class QueryKeyWeights:
-    """Of one layer, every head with a key matrix of its own; before any rotation or norm of queries and keys."""
+    """Weights of queries and keys of one layer, before any rotation or QK norm; shared key heads are repeated."""
 
     w_q: Float[Tensor, "head d d_head"]
     b_q: Float[Tensor, "head d_head"]
@@ -87,50 +85,50 @@ class QueryKeyWeights:
     b_k: Float[Tensor, "head d_head"]
 
     def keys(self, x: Float[Tensor, " d"]) -> Float[Tensor, "head d_head"]:
-        """`x W_K + b_K`."""
+        """Keys `x W_K + b_K`, [head d_head]."""
         return einsum(x, self.w_k, "d, head d e -> head e") + self.b_k
 
     def answered_to(self, key: Float[Tensor, "head d_head"]) -> Float[Tensor, "head d"]:
-        """`W_Q k`: the direction whose product with what is read at the query is the score."""
+        """`W_Q k` [head d]: its product with the input at the query is the score, without b_Q, rotation and scale."""
         return einsum(self.w_q, key, "head d e, head e -> head d")
 
 
 @dataclass(frozen=True)
 class BoundLayer:
-    """A layer of one model: `Model.layers[number]`. Names are found once; weights are read at each call, and none is held twice."""
+    """A layer of one model: `Model.layers[number]`. Names are found once; weights are read at each call and not cached here."""
 
     hooked: HookedModel = field(repr=False)
     hook_points: Mapping[str, HookPoint] = field(repr=False)
-    """The model's, by name."""
+    """The model's HookPoints by name."""
     api: Api
     family: Family
     model: str
-    """The model's name, for errors."""
+    """Name of the model, for errors."""
     number: int
 
     @property
     def order(self) -> Order:
-        """Where its norms stand."""
+        """Order of norms and branches."""
         return self.family.order
 
     @property
     def program(self) -> tuple[Step, ...]:
-        """Its computation, step by step."""
+        """Steps of the layer's computation."""
         return PROGRAMS[self.family.order]
 
     @property
     def block(self) -> Any:
-        """The module."""
+        """Module of the layer."""
         return self.hooked.blocks[self.number]
 
     @property
     def where(self) -> str:
-        """Model, family and layer, as errors name them."""
+        """Model, family and layer, for errors."""
         return f"{self.model} ({self.family.name}), layer {self.number}"
 
     @property
     def has_feed_forward(self) -> bool:
-        """False for layers of attention alone."""
+        """False for attention-only layers."""
         return self.family.order != "attn_only"
 
     @cached_property
@@ -148,7 +146,7 @@ class BoundLayer:
 
     @cached_property
     def norm_modules(self) -> dict[NormName, str | None]:
-        """Name of the module that each norm is; None where this model has none."""
+        """Module name of each norm; None if this model does not have it."""
         names = {norm: self._norm_name(norm) for norm in get_args(NormName)}
         return {norm: name if name and has_norm(self.hooked, name) else None for norm, name in names.items()}
 
@@ -158,7 +156,7 @@ class BoundLayer:
             case "attn_norm" | "mid_norm":
                 return f"{prefix}ln1"
             case "ff_norm":
-                return f"{prefix}ln{2 if hasattr(self.block, 'ln2') else 1}"  # some parallel blocks share the first
+                return f"{prefix}ln{2 if hasattr(self.block, 'ln2') else 1}"  # some parallel blocks share ln1
             case "attn_out_norm" | "ff_out_norm":
                 return f"{prefix}ln{1 if norm == 'attn_out_norm' else 2}{after}"
             case "out_norm" if self.order == "post_ln":
@@ -176,14 +174,14 @@ class BoundLayer:
 
     @property
     def values_name(self) -> str:
-        """HookPoint of z, the weighted values before the output matrix; every model obeys an edit there."""
+        """HookPoint of z, the weighted values before the output matrix; edits there have an effect in every model."""
         return self.name("attn.hook_z")
 
     @property
     def ff_input_name(self) -> str:
-        """HookPoint of what the feed-forward, and nothing else, reads.
+        """HookPoint of the feed-forward's input, which nothing else reads.
 
-        Where one norm serves attention too (Phi, GPT-J, Falcon), that lies after the norm's own HookPoint.
+        If attention shares the norm (Phi, GPT-J, Falcon), it is after the norm's own HookPoint.
         """
         shared = self.norm_modules["ff_norm"] == self.norm_modules["attn_norm"]
         return self.name("mlp.hook_in") if shared else self.sites["whole.AtbLn"]
@@ -194,30 +192,30 @@ class BoundLayer:
         return self.sites[f"whole.{output_step(self.order).scope}"]
 
     def branch_output_name(self, branch: Branch) -> str:
-        """HookPoint of what a bridge's attention or feed-forward gives, before any norm of its branch."""
+        """HookPoint of the output of a bridge's attention or feed-forward, before any norm of its branch."""
         attend = next(step for step in self.program if isinstance(step.operation, Attend))
         return self.sites[f"whole.{(attend if branch == 'attn' else feed_step(self.order)).scope}"]
 
     @property
     def adds_attention(self) -> str | None:
-        """HookPoint of what attention adds to the residual stream between it and the feed-forward; None where there is no such stream."""
+        """HookPoint of attention's term of the residual stream before the feed-forward; None in parallel and attention-only blocks."""
         if self.order in ("parallel", "attn_only"):
             return None
         left = next(step.operation.left for step in self.program if isinstance(step.operation, Add))
         return self.sites[f"whole.{left}"]
 
     def site_names(self, extra: Collection[ExtraSite] = ()) -> dict[str, str]:
-        """HookPoint of every site, and of the further ones asked for.
+        """HookPoint of every site, and of further requested ones.
 
         Raises:
-            UnsupportedModelError: if no HookPoint carries one of them.
+            UnsupportedModelError: if one of them has no HookPoint.
         """
         routing = self.routing_names if self.has_experts else {}
         return self.sites | routing | {site: self._query_or_key(site) for site in extra}
 
     @cached_property
     def sites(self) -> dict[str, str]:
-        """HookPoint of every site but those of a router."""
+        """HookPoint of every site except those of a router."""
         sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
         if self.has_feed_forward and not self.has_experts:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
@@ -233,7 +231,7 @@ class BoundLayer:
             return {}  # a parallel block adds x, attention and feed-forward at once
         if self.order == "post_ln":
             exception = (_POST_LN_BRIDGE if on_bridge else _POST_LN_HOOKED).get(scope)
-            # GPT's block returns a list, which its own output HookPoint lets pass unseen
+            # GPT's block returns a list, for which its output HookPoint does not fire
             if exception is not None and not (on_bridge and self.family.name == "GPT" and scope == "AtbFfResLn"):
                 return {f"whole.{scope}": self.name(exception)}
         match operation:
@@ -247,14 +245,14 @@ class BoundLayer:
                 if norms and not on_bridge:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
-                # Granite's scaled branches have HookPoints that stay silent; at a scale of 1 these carry the same.
+                # HookPoints of Granite's scaled branches do not fire; at a scale of 1 these have the same tensors.
                 silent = hasattr(self.block, "residual_contribution_scale")
                 name = self.name(f"{branch}.hook_out" if norms or silent else f"hook_{branch}_out")
             case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
                 name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
             case Normalise(of, norm):
                 module = self.norm_modules[norm]
-                if module is None:  # no norm: what it would have read
+                if module is None:  # no norm: its input
                     before = [step for step in self.program if step.scope == of]
                     name = self._of_step(before[0])[f"whole.{of}"] if before else self.name("hook_resid_pre")
                 else:
@@ -270,34 +268,34 @@ class BoundLayer:
             return self.name(rotated)
         if getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary":
             raise UnsupportedModelError(
-                f"{self.model} ({self.family.name}) rotates its {site} vectors, but has no HookPoint {rotated} that shows them "
-                "rotated, as attention multiplies them."
+                f"{self.model} ({self.family.name}) rotates its {site} vectors, but has no HookPoint {rotated} of the rotated ones, "
+                "which attention multiplies."
             )
         return self.name(f"attn.hook_{site[0]}")
 
     @cached_property
     def routing_names(self) -> dict[str, str]:
-        """HookPoint of every tensor that says how experts are weighed.
+        """HookPoint of every tensor from which router weights are computed.
 
         Raises:
-            UnsupportedModelError: if no HookPoint carries one of them.
+            UnsupportedModelError: if one of them has no HookPoint.
         """
         mlp, prefix = self.block.mlp, self.name("mlp")
         routing = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
-        if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 has the router's logits only
+        if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 only has the router's logits
             routing = {"router_logits": f"{prefix}.gate.hook_out"}
         missing = [name.removeprefix(self.name("")) for name in routing.values() if name not in self.hook_points]
         if missing:
             raise UnsupportedModelError(
                 f"{self.where}: the router of its experts has no HookPoint {', '.join(missing)} in TransformerLens "
-                f"{version('transformer-lens')}, so the experts' weights of a run are not known."
-                f"{' It needs TransformerLens 4.' if self.family.name == 'gpt_oss' else ''}"
+                f"{version('transformer-lens')}, so router weights are not known."
+                f"{' Use TransformerLens 4.' if self.family.name == 'gpt_oss' else ''}"
             )
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
         return routing | shared
 
     def owner_of_bias(self, name: str) -> Owner:
-        """Which term of the layer's flow a bias belongs to: see `Owner`."""
+        """Component to which a bias belongs: see `Owner`."""
         short = name.removeprefix(self.name(""))
         if short.startswith("mlp."):
             return "mlp"
@@ -310,10 +308,10 @@ class BoundLayer:
     # Weights
 
     def read(self, dtype: torch.dtype) -> Block:
-        """The weights in the decomposition's dtype, on their own device, detached.
+        """Weights of the layer in the decomposition's dtype, on their own device, detached.
 
         Raises:
-            UnsupportedModelError: if they are not where a block of this family has them.
+            UnsupportedModelError: if they do not have the layout of this family's blocks.
         """
         try:
             roles = [step.operation.norm for step in self.program if isinstance(step.operation, Normalise)]
@@ -330,7 +328,7 @@ class BoundLayer:
             if isinstance(error, FFBlockError):
                 raise
             raise UnsupportedModelError(
-                f"{self.where}: its weights are not laid out as a {self.order} block's: {error}"
+                f"{self.where}: its weights do not have the layout of a {self.order} block: {error}"
             ) from error
 
     def _attention(self, dtype: torch.dtype) -> AttentionWeights:
@@ -355,7 +353,7 @@ class BoundLayer:
         )
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
-        """A norm by the name of its module, on this layer's device: another layer's may be elsewhere."""
+        """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device."""
         w_o = matrix(self.block.attn, "W_O")
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
@@ -391,14 +389,14 @@ class BoundLayer:
                 if callable(function):
                     return recognise(function, where)
         raise UnsupportedModelError(
-            f"{where}: no activation function found in {type(block.mlp).__name__}; it cannot be certified."
+            f"{where}: no activation function found in {type(block.mlp).__name__}, so the layer cannot be certified."
         )
 
     def experts(self, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-        """The experts, shared ones last.
+        """Weights of the experts, a shared one last.
 
         Raises:
-            UnsupportedModelError: if they are of no known form.
+            UnsupportedModelError: if their form is not known.
         """
         with weights_on_device(self.block.mlp):
             return self._experts(dtype)
@@ -415,7 +413,7 @@ class BoundLayer:
         elif hasattr(experts, "gate_up_proj"):
             routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
         else:
-            raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} are of no known form.")
+            raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
         if hasattr(original, "shared_expert"):
             shared = _inner(original.shared_expert)
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
@@ -429,12 +427,12 @@ class BoundLayer:
 
     @property
     def _normalises_routing(self) -> bool:
-        """Whether the chosen experts' weights are scaled to sum to 1 (Qwen routers may not)."""
+        """Whether weights of the chosen experts are scaled to sum to 1 (not in all Qwen routers)."""
         owner = self._router if self.api == "TransformerBridge" else self.block.mlp.cfg
         return bool(getattr(owner, "norm_topk_prob", True))
 
     def router_bias(self) -> Float[Tensor, " expert"] | None:
-        """The bias in the logits of a router whose weights are the softmax of those of the chosen experts (gpt_oss); else None."""
+        """Bias [expert] of a bridge's router if its weights are normalised over the chosen experts (gpt_oss); else None."""
         if self.api != "TransformerBridge" or not self._normalises_routing:
             return None
         with weights_on_device(self._router):
@@ -442,10 +440,10 @@ class BoundLayer:
         return held.detach() if isinstance(held, Tensor) else None
 
     def routing_weights(self, tensors: Mapping[str, Tensor]) -> Float[Tensor, "*query expert"] | None:
-        """The weights a router gave to its experts, the shared expert's gate last; None where there is no router.
+        """Router weights of the experts [... expert], the shared expert's gate last; None without a router.
 
         Args:
-            tensors: By site, those of `routing_names`.
+            tensors: Tensors of the sites in `routing_names`.
         """
         if "router_logits" in tensors:
             probabilities = tensors["router_logits"].float().softmax(dim=-1)
@@ -461,9 +459,9 @@ class BoundLayer:
         return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
 
     def score_scale(self) -> float:
-        """What attention multiplies products of query and key by, read from its module.
+        """Scale of attention scores, read from the attention module.
 
-        1 / sqrt(d_head) where the module says nothing; another number in Granite (attention_multiplier), Gemma
+        1 / sqrt(d_head) if the module has no scale. Other numbers occur in Granite (attention_multiplier), Gemma
         (query_pre_attn_scalar) and GPT-2 with scale_attn_by_inverse_layer_idx.
         """
         attn = self.block.attn
@@ -478,10 +476,10 @@ class BoundLayer:
         return float(self.hooked.cfg.d_head) ** -0.5
 
     def query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
-        """The weights of queries and keys, detached, key heads repeated for the heads that share them.
+        """Weights of queries and keys, detached; key heads are repeated for the heads that share them.
 
         Raises:
-            UnsupportedModelError: if they are not where this family has them.
+            UnsupportedModelError: if attention has no W_Q and W_K by head.
         """
         attn = self.block.attn
         weights: list[Tensor] = []
@@ -489,7 +487,7 @@ class BoundLayer:
             weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(
-                f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], so its queries and keys cannot be drawn."
+                f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], from which queries and keys are computed."
             )
 
         def by_head(tensor: Tensor) -> Tensor:
@@ -504,9 +502,9 @@ class BoundLayer:
 
 
 def has_norm(hooked: HookedModel, name: str) -> bool:
-    """Whether a module of this name is a norm that the model has.
+    """Whether a norm of this name exists and is not the identity.
 
-    With `normalization_type=None` it is not there, or gives back what it gets.
+    With `normalization_type=None` the module does not exist, or is an `nn.Identity`.
     """
     with suppress(AttributeError):
         return not isinstance(_inner(hooked.get_submodule(name)), nn.Identity)
@@ -514,12 +512,12 @@ def has_norm(hooked: HookedModel, name: str) -> bool:
 
 
 def is_stream(name: str) -> bool:
-    """Whether a HookPoint of a layer shows the residual stream at the layer's input or output."""
+    """Whether a HookPoint is the residual stream at a layer's input or output."""
     return re.fullmatch(r"blocks\.\d+\.hook_(resid_pre|in|resid_post|out)", name) is not None
 
 
 def patching_name(name: str) -> str | None:
-    """What TransformerLens's patching functions call a HookPoint, such as "mlp_out"; None inside a component."""
+    """Name of a HookPoint in TransformerLens's patching functions, such as "mlp_out"; None for one inside a component."""
     short = re.fullmatch(r"blocks\.\d+\.hook_(\w+)", name)
     return None if short is None else short[1]
 
@@ -545,14 +543,14 @@ def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtyp
 
 
 def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-    """Mixtral, Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
+    """Experts of Mixtral and Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
     pairs = zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True)
     of_experts = ((*gate_up.chunk(2, dim=0), down) for gate_up, down in pairs)
     return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
 
 
 def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-    """gpt_oss: gate_up_proj [expert d_model 2 d_mlp], gate and linear branch alternating, biases, both clamped."""
+    """Experts of gpt_oss: gate_up_proj [expert d_model 2 d_mlp], gate and linear branch alternating, with biases, both clamped."""
     alpha, limit = float(experts.alpha), float(experts.limit)
 
     def gate(s: Tensor) -> Tensor:

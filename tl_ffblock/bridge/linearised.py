@@ -190,7 +190,7 @@ class _Linearised:
             self._at_input(name, lambda x: self.cache.norm_inputs.__setitem__(name, x.detach()))
         norm = self.model.layers[0].norm(name, self.model.working_dtype)
         shift = self.cache.biased(Place("bias", layer, f"{name}.b"), norm.shift)
-        if not self.on_bridge:  # its norms divide by what passes their own HookPoint
+        if not self.on_bridge:  # its norms divide by the tensor of their HookPoint
             if self.rules.norms and norm.divides:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)
@@ -481,6 +481,6 @@ def _activation_between(model: Model, pre: Tensor, post: Tensor) -> Activation:
             return activation
     names = ", ".join(activation.name for activation in KNOWN)
     raise UnsupportedModelError(
-        f"{model.name} ({model.family.name}): the activation in its masked-language-model head is none of {names}, so logits "
-        "cannot be attributed. Use a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
+        f"{model.name} ({model.family.name}): expected one of {names} as activation in its masked-language-model head. Logits cannot "
+        "be attributed. Use a direction of the residual stream as target: ffb.direction(vector, layer=-1)."
     )

@@ -1,12 +1,12 @@
-"""The weight and bias that the linear modules of a bridge act with, adapters (LoRA) on them included.
+"""Effective weight and bias of a bridge's linear modules, including adapters (LoRA) and quantised weights.
 
-1. A plain linear module, `nn.Linear` or `Conv1D` with its own forward function, acts with the parameters that it shows.
-2. Any other may show one weight and act with another: an adapter adds to its base and shows the base's. What it acts with
-   is read from what it does: `W = m(I) - m(0)` and `b = m(0)`.
-3. That costs as much as `d_in` tokens, so it is kept, with the module's response to three fixed vectors: another weight
-   gives another response.
-4. A quantised one acts with what its weight stands for, `W = scale (Q - zero)`, which is made anew at every reading, so that
-   one layer at a time is in full size. Its response tells whether it rounds its inputs also: then it is not linear.
+1. A plain linear module, `nn.Linear` or `Conv1D` with its own forward function, has its parameters as effective weights.
+2. The effective weight of any other module may differ from its parameter `weight`: an adapter adds to its base module's. It is
+   computed from outputs: `W = m(I) - m(0)` and `b = m(0)`.
+3. This costs as much as `d_in` tokens, so the result is cached with the module's response to three fixed vectors. A changed
+   response means a changed weight.
+4. A quantised module has the dequantised weight `W = scale (Q - zero)`. It is computed at every reading, so that one layer at a time
+   has full size. A response that differs from it means that inputs are rounded too: then the module is not linear.
 
 HookedTransformer and HookedEncoder have no linear modules: their matrices are parameters.
 """
@@ -29,11 +29,11 @@ from tl_ffblock.bridge.offloaded import offloading_hook, runs_its_class, weight_
 from tl_ffblock.errors import UnsupportedModelError
 
 KEPT_BYTES = 2**30
-"""How much kept weights may occupy together; those of further modules are made anew at every reading."""
+"""Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
 
 _LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
 _HEAD = ("unembed", "mlm_head")
-# Submodule of attention or feed-forward by the end of the names of its weight and bias, `W_Q` and `b_Q`.
+# Submodule of attention or feed-forward, by the suffix of its weight and bias (`W_Q`, `b_Q`).
 _ROLES = {"Q": "q", "K": "k", "V": "v", "O": "o", "gate": "gate", "in": "in", "out": "out"}
 _BY_HEAD = {
     **dict.fromkeys(("W_Q", "W_K", "W_V"), "d_in (head e) -> head d_in e"),
@@ -41,13 +41,13 @@ _BY_HEAD = {
     **dict.fromkeys(("b_Q", "b_K", "b_V"), "(head e) -> head e"),
 }
 SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
-"""Linear modules of an expert that every token goes through."""
+"""Linear modules of a shared expert, which every token passes through."""
 _PLAIN_FORWARDS: frozenset[Callable[..., Tensor]] = frozenset((nn.Linear.forward, Conv1D.forward))
 _INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
-"""Relative difference of the responses of a quantised module and of its dequantised weight that rounding of products explains;
-half precision is `_HALF`. One that rounds its inputs to 8 bits is off by more, since the first entry of each is large."""
+"""Largest accepted relative difference of the responses of a quantised module and of its dequantised weight; `_HALF` for half
+precision. Rounding of inputs to 8 bits gives a larger one, since the first entry of each vector is large."""
 _HALF, _LARGE_ENTRY = 5e-3, 8.0
-# Unit vectors that go through a module at once.
+# Number of unit vectors per call of a module.
 _ROWS = 512
 
 
@@ -58,16 +58,15 @@ class Linear(NamedTuple):
     bias: Float[Tensor, " d_out"] | None
 
 
-# The response that a module had when it was read, and what was read; None where it acts with the parameters that it
-# shows.
+# By module: its response when it was read, and its effective weights; None if these are its parameters.
 _kept: WeakKeyDictionary[nn.Module, tuple[Float[Tensor, "vector d_out"], Linear | None]] = WeakKeyDictionary()
 
 
 def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
-    """The linear modules of a bridge's layers and head that are not plain, by name, such as "blocks.3.attn.o".
+    """Linear modules of a bridge's layers and head that are not plain, by name, such as "blocks.3.attn.o".
 
-    By their types alone: no module is called. They are adapters, modules with callbacks of torch or another forward
-    function, and fused projections with either, which a bridge never runs ("blocks.3.attn.qkv"). Empty for plain models.
+    Found by type, without calling a module. They are adapters, modules with torch hooks or another forward function, and fused
+    projections with either, which a bridge never runs ("blocks.3.attn.qkv"). Empty for plain models.
     """
     found: dict[str, nn.Module | None] = {}
     for layer, block in enumerate(getattr(hooked, "blocks", ())):
@@ -78,24 +77,24 @@ def adapted_linears(hooked: HookedModel) -> dict[str, nn.Module]:
                 found |= {f"blocks.{layer}.{part}.{name}": module for name, module in pieces.items()}
     head = ((name, hooked._modules.get(name)) for name in _HEAD)
     found |= {name: module for name, module in head if module is not None and unwrapped(module) is not module}
-    # A feed-forward's `gate` without an `in` is a router, and no linear.
+    # A feed-forward's `gate` without an `in` is a router.
     routers = {name for name in found if name.endswith(".gate") and found[f"{name[:-4]}in"] is None}
     acting = {name: unwrapped(module) for name, module in found.items() if module is not None and name not in routers}
     return {name: module for name, module in acting.items() if not is_plain(module)}
 
 
 def responses_of(hooked: HookedModel) -> dict[str, Tensor]:
-    """The responses of the linear modules that act with other parameters than they show, by name: others make another model.
+    """Responses of the linear modules whose effective weights are not their parameters, by name, for the model's fingerprint.
 
     Raises:
-        UnsupportedModelError: if one is not linear, or does not say how wide its input is.
+        UnsupportedModelError: if one is not linear, or if its input width is not known.
     """
     adapted = adapted_linears(hooked).items()
     return {name: response(module, name) for name, module in adapted if linear_of(module, name) is not None}
 
 
 def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensors of numbers that a tensor is made of: itself, or of a quantised one its integers, scales and zeros."""
+    """The plain tensors inside a tensor: itself, or for a quantised one its integers, scales and zero points."""
     if not is_traceable_wrapper_subclass(tensor):
         yield tensor
         return
@@ -104,9 +103,9 @@ def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def dequantised(module: nn.Module) -> Linear | None:
-    """The weight and bias that a linear module with a quantised weight stands for; None where its weight is not quantised.
+    """Dequantised weight and bias of a linear module; None if its weight is not quantised.
 
-    Quantised are tensors of a class that can dequantise itself, as torchao makes them.
+    Quantised weights are tensor subclasses with a method `dequantize`, such as those of torchao.
     """
     if not isinstance(module, nn.Linear):
         return None
@@ -118,10 +117,10 @@ def dequantised(module: nn.Module) -> Linear | None:
 
 
 def refuse_unreadable(hooked: HookedModel) -> None:
-    """Read what every linear module acts with that is not plain.
+    """Read the effective weights of all linear modules that are not plain.
 
     Raises:
-        UnsupportedModelError: naming one that is not linear, or that is adapted and not run.
+        UnsupportedModelError: for a module that is not linear, or an adapter that the bridge does not run.
     """
     for name, module in adapted_linears(hooked).items():
         quantised = dequantised(module)
@@ -129,15 +128,15 @@ def refuse_unreadable(hooked: HookedModel) -> None:
             _refuse_rounded_inputs(module, name, quantised)
         elif linear_of(module, name) is not None and _is_copied(name) and _adds(module, name):
             raise UnsupportedModelError(
-                f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection that "
-                "the adapter is on. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
+                f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection without "
+                "the adapter. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
             )
 
 
 def is_plain(module: nn.Module) -> bool:
-    """Whether a module is an `nn.Linear` or `Conv1D` that runs its own forward function on its weight and nothing else.
+    """Whether a module is an `nn.Linear` or `Conv1D` with its own forward function, without hooks or a quantised weight.
 
-    One whose weights or inputs accelerate moves to a device for it does.
+    Modules whose weights or inputs are moved by accelerate are plain too.
     """
     return (
         type(module).forward in _PLAIN_FORWARDS
@@ -149,28 +148,28 @@ def is_plain(module: nn.Module) -> bool:
 
 @torch.no_grad()
 def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
-    """What a linear module makes of three fixed vectors, in its own dtype: another weight or bias gives another response.
+    """Outputs of a linear module for three fixed vectors [vector d_out], in its own dtype. They change with its weight or bias.
 
     Args:
-        module: Not a bridge's component but what it wraps.
-        name: For errors.
+        module: The module that a bridge's component wraps.
+        name: Name of the module, for errors.
 
     Raises:
-        UnsupportedModelError: if it does not say how wide its input is.
+        UnsupportedModelError: if the module's input width is not known.
     """
     like = _parameter(module, name)
     return _rows_through(module, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
 
 
 def linear_of(module: nn.Module, name: str) -> Linear | None:
-    """The weight and bias that a module acts with, in float64 for float64 modules, else float32; None: those it shows.
+    """Effective weight and bias of a module, in float64 for float64 modules, else float32; None if they are its parameters.
 
     Args:
-        module: Not a bridge's component but what it wraps.
-        name: For errors.
+        module: The module that a bridge's component wraps.
+        name: Name of the module, for errors.
 
     Raises:
-        UnsupportedModelError: if its output is not a linear form of its input, or another at each call.
+        UnsupportedModelError: if its output is not a linear function of its input, or differs between calls.
     """
     if is_plain(module):
         return None
@@ -191,7 +190,7 @@ def linear_of(module: nn.Module, name: str) -> Linear | None:
 
 
 def matrix(part: Any, name: str) -> Tensor:
-    """The weight by which attention or a feed-forward acts, laid out as TransformerLens does.
+    """Effective weight of attention or a feed-forward, in TransformerLens's layout.
 
     Args:
         part: Attention or feed-forward of a layer, of any API.
@@ -213,7 +212,7 @@ def has_matrix(part: Any, name: str) -> bool:
 
 
 def bias(part: Any, name: str) -> Tensor | None:
-    """The bias by which attention or a feed-forward acts ("b_Q" ... "b_out"), laid out likewise; None: there is none."""
+    """Effective bias of attention or a feed-forward ("b_Q" ... "b_out"), in TransformerLens's layout; None if there is none."""
     linear = _linear_of_part(part, name)
     if linear is not None:
         return None if linear.bias is None else _by_head(part, name, linear.bias)
@@ -224,7 +223,7 @@ def bias(part: Any, name: str) -> Tensor | None:
 
 
 def loaded(component: nn.Module, name: str, shown: Tensor) -> Tensor:
-    """A parameter that a bridge's component shows, with its numbers: where it is offloaded, the bridge keeps an empty one."""
+    """A parameter of a bridge's component with its numbers; if it is offloaded, `shown` is an empty (meta) tensor."""
     if not shown.is_meta:
         return shown
     module = unwrapped(component)
@@ -233,14 +232,14 @@ def loaded(component: nn.Module, name: str, shown: Tensor) -> Tensor:
 
 
 def head_linear(hooked: Any, name: str) -> Linear | None:
-    """The weight and bias by which "unembed" or "mlm_head" acts; None where that is what it shows."""
+    """Effective weight and bias of "unembed" or "mlm_head"; None if they are its parameters."""
     component = hooked.get_submodule(name)
     wrapped = unwrapped(component)
     return None if wrapped is component else linear_of(wrapped, name)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
-    """The module that a bridge's component wraps, and any other as it is."""
+    """The module that a bridge's component wraps; any other module unchanged."""
     wrapped = module._modules.get("_original_component")
     return module if wrapped is None else unwrapped(wrapped)
 
@@ -255,7 +254,7 @@ def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
 
 
 def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
-    """Linear modules that are not components: what a part of a layer runs split copies of, and those of a shared expert."""
+    """Linear modules that are not components: fused projections, of which a bridge runs split copies, and shared experts'."""
     found: dict[str, nn.Module | None] = {}
     if "split_qkv_matrix" in vars(owner):
         found["qkv"] = owner._modules.get("qkv")
@@ -287,7 +286,7 @@ def _is_copied(name: str) -> bool:
 
 @torch.no_grad()
 def _adds(module: Any, name: str) -> bool:
-    """Whether a module does anything else than the weight that it shows, laid out either way."""
+    """Whether a module's response differs from that of its parameters, in both layouts of the weight."""
     own = response(module, name)
     with weights_on_device(module):
         shown, added = getattr(module, "weight", torch.empty(0, 0)), getattr(module, "bias", None)
@@ -299,7 +298,7 @@ def _parameter(module: nn.Module, name: str) -> Tensor:
     parameter = weight_on_device(module)
     if parameter is None:
         raise UnsupportedModelError(
-            f"{name}: a {type(module).__name__} without parameters stands in the place of a linear module. Put a linear one there."
+            f"{name}: {type(module).__name__} has no parameters, expected a linear module. Replace it by a linear module."
         )
     return parameter
 
@@ -308,8 +307,8 @@ def _width(module: nn.Module, name: str) -> int:
     width = getattr(module, "in_features", getattr(module, "nx", None))
     if width is None:
         raise UnsupportedModelError(
-            f"{name}: a {type(module).__name__} in the place of a linear module does not say how wide its input is. Give it "
-            "the attribute `in_features`, or merge the adapter into its base."
+            f"{name}: {type(module).__name__} in the place of a linear module has no attribute `in_features`, its input width. Set "
+            "it, or merge the adapter into its base."
         )
     return int(width)
 
@@ -338,8 +337,8 @@ def _refuse_rounded_inputs(module: nn.Module, name: str, linear: Linear) -> None
     error = float((own - expected).double().norm() / expected.double().norm())
     if error > _INPUT_ROUNDED.get(like.dtype, _HALF):
         raise UnsupportedModelError(
-            f"{name}: a {type(module).__name__} with a quantised weight is not a linear form of its input (off by {error:.1e}): it "
-            "rounds its inputs as well. Expected weight-only quantisation, such as torchao's Int8WeightOnlyConfig."
+            f"{name}: {type(module).__name__} with a quantised weight is not linear in its input (relative error {error:.1e}): it "
+            "also rounds its inputs. Use weight-only quantisation, such as torchao's Int8WeightOnlyConfig."
         )
 
 
@@ -347,10 +346,10 @@ def _refuse_rounded_inputs(module: nn.Module, name: str, linear: Linear) -> None
 def _read(module: nn.Module, name: str) -> Linear:
     dtype = _parameter(module, name).dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    # Unit vectors through half-precision products would round every weight to that precision.
+    # In half precision, outputs for unit vectors would be rounded weights.
     if dtype != wide:
         hooks = {id(hook): hook for inner in module.modules() if (hook := offloading_hook(inner)) is not None}
-        module = copy.deepcopy(module, hooks).to(wide)  # hooks hold the weights of the whole model
+        module = copy.deepcopy(module, hooks).to(wide)  # not copied: hooks have the weights of the whole model
     like, width = _parameter(module, name), _width(module, name)
     with torch.inference_mode(False):
         at_zero = _rows_through(module, like.new_zeros(1, width))[0]
@@ -359,16 +358,16 @@ def _read(module: nn.Module, name: str) -> Linear:
     vectors = _fixed_vectors(width).to(like)
     found, again = _rows_through(module, vectors), _rows_through(module, vectors)
     if not found.isfinite().all():
-        return Linear(weight, at_zero)  # NaN is refused where it flows
+        return Linear(weight, at_zero)  # NaN is refused in the forward pass
     if not torch.equal(found, again):
         raise UnsupportedModelError(
-            f"{name}: a {type(module).__name__} gives other numbers at every call, so it has no weight to read. Call "
-            "model.eval(), or take its dropout or noise away."
+            f"{name}: outputs of {type(module).__name__} differ between calls, so it has no fixed weight. Call model.eval(), or "
+            "remove its dropout or noise."
         )
     error = float((vectors @ weight + at_zero - found).abs().max()) / (float(found.abs().max()) or 1.0)
     if not error <= (1e-4 if wide == torch.float32 else 1e-10):
         raise UnsupportedModelError(
-            f"{name}: the output of a {type(module).__name__} is not a linear form of its input (off by {error:.1e} of the "
-            "largest), so it cannot be decomposed. Expected a linear module, or an adapter that adds a linear form (LoRA)."
+            f"{name}: the output of {type(module).__name__} is not a linear function of its input (error {error:.1e} of the "
+            "largest output). Expected a linear module, or an adapter that adds a linear function (LoRA)."
         )
     return Linear(weight, at_zero if bool(at_zero.any()) else None)

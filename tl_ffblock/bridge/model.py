@@ -312,7 +312,7 @@ def identify(model: Any) -> Model:
     api: Api | None = next((known for known in get_args(Api) if known in names), None)
     if api is None:
         raise InputError(
-            f"model is a {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
+            f"model is of type {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
             "(TransformerBridge.boot_transformers(name)), HookedTransformer or HookedEncoder."
         )
     dropout = active_dropout(model)

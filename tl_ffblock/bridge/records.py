@@ -1,11 +1,11 @@
-"""HookPoints of a layer -> its `LayerRecord`, as soon as its last tensor has come.
+"""`LayerRecord` of a layer from its HookPoints, complete with the layer's last tensor.
 
-1. Every site is read after all other callbacks (callbacks.py); leaving the context removes the reading ones.
-2. Watches notice whether another callback changed a tensor inside the block: then what parts and bias
-   miss is that edit's effect.
-3. An edit of a pattern that attention has used already (BERT, OPT, GPT-J bridges: Hugging Face computes
-   it, the HookPoint fires afterwards) changes nothing in the run: the record holds the pattern that was used.
-4. Where the model runs with gradients the record's tensors are the run's own: gradients flow through them.
+1. Every site is read after all other callbacks (callbacks.py). The reading callbacks are removed at the end of the context.
+2. `Watch` detects whether another callback changed a tensor inside the block. The remainder of contributions and bias is then the
+   effect of this edit.
+3. In BERT, OPT and GPT-J bridges, Hugging Face computes attention, and the pattern's HookPoint fires afterwards. An edit of the
+   pattern then has no effect, and the record has the pattern that was used.
+4. In a forward pass with gradients, the record's tensors are part of its graph.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ _OPTIONAL = ("pre", "pre_linear", "post", "query", "key")
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """Which tensors of a run are kept, and in which form.
+    """Tensors of a forward pass to cache.
 
-    `dtype` is the arithmetic of the decomposition, in which weights are read; `rows` are positions to keep as rows, None means all;
-    `extra` are sites beyond those of the maps.
+    `dtype` is the arithmetic of the decomposition, in which weights are read. `rows` are query positions to keep; None means all.
+    `extra` are further sites, which maps do not need.
     """
 
     layers: tuple[int, ...]
@@ -45,25 +45,27 @@ class CaptureSpec:
 
 
 class Records(Mapping[int, LayerRecord]):
-    """The captured layers of the last forward pass: `records[layer]`."""
+    """Layer records of the last forward pass: `records[layer]`."""
 
     def __init__(self, model: Model, layers: tuple[int, ...]) -> None:
         self.model = model
         self.layers = layers
         self._complete: dict[int, LayerRecord] = {}
         self.pending: dict[int, set[str]] = {}
-        """Sites still awaited, by layer, of the last forward pass."""
+        """By layer: sites of the last forward pass that are still missing."""
         self.edited: set[int] = set()
-        """Layers inside which another callback changed a tensor, in any forward pass."""
+        """Layers in which another callback changed a tensor, in any forward pass."""
         self.tokens: Int[Tensor, "batch pos"] | None = None
-        """Token ids of the last forward pass; None where it was given embeddings."""
+        """Token ids of the last forward pass; None if its input was embeddings."""
         self._embedded: Int[Tensor, "batch pos"] | None = None
 
     def __getitem__(self, layer: int) -> LayerRecord:
         if layer in self._complete:
             return self._complete[layer]
         if layer not in self.layers:
-            raise ScopeKeyError(f"layer {layer!r} was not captured; captured are {', '.join(map(str, self.layers))}")
+            raise ScopeKeyError(
+                f"layer {layer!r} was not captured, expected one of {', '.join(map(str, self.layers))}."
+            )
         raise self.incomplete(layer)
 
     def __iter__(self) -> Iterator[int]:
@@ -73,23 +75,23 @@ class Records(Mapping[int, LayerRecord]):
         return len(self._complete)
 
     def embeds(self, _: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """A forward pass has begun: its token ids, before its first layer that is captured."""
+        """Pre-hook of the embedding: stores the token ids of a forward pass."""
         ids = args[0] if args else named.get("input_ids")
         if isinstance(ids, Tensor) and not ids.is_floating_point():
             self._embedded = ids.detach().reshape(-1, ids.shape[-1])
 
     def forget(self, _: Tensor) -> None:
-        """A new forward pass has reached the layers: nothing of an earlier one is left."""
+        """Callback at the first layer: removes records of earlier forward passes."""
         self.tokens, self._embedded = self._embedded, None
         self._complete.clear()
         self.pending.clear()
 
     def keep(self, record: LayerRecord) -> None:
-        """Add a layer's record in place of an earlier one."""
+        """Store a layer's record, in place of an earlier one."""
         self._complete[record.layer] = record
 
     def incomplete(self, layer: int) -> Exception:
-        """Why a layer has no record."""
+        """The error for a layer without a record."""
         missing = self.pending.get(layer)
         if missing is None:
             return CaptureError(
@@ -97,22 +99,22 @@ class Records(Mapping[int, LayerRecord]):
             )
         if missing == {"pattern"}:
             return UnsupportedModelError(
-                f"layer {layer}: the model gives no attention pattern (attn.hook_pattern did not fire), as with "
+                f"layer {layer}: the model has no attention pattern (attn.hook_pattern did not fire), as with "
                 'attn_implementation="sdpa". Load the Hugging Face model with attn_implementation="eager".'
             )
         if missing <= {"query", "key"}:
             return UnsupportedModelError(
-                f"layer {layer}: the model shows no {' and '.join(sorted(missing))} vectors as attention multiplies them: the "
-                "HookPoint after their rotation does not fire."
+                f"layer {layer}: the model has no rotated {' and '.join(sorted(missing))} vectors: the HookPoint after their rotation "
+                "does not fire."
             )
         return CaptureError(
-            f"layer {layer}: {', '.join(sorted(missing))} did not arrive. Was the run stopped early (stop_at_layer) "
-            "or are these HookPoints off?"
+            f"layer {layer}: {', '.join(sorted(missing))} did not arrive. Run the model to its end (without stop_at_layer), "
+            "with these HookPoints on."
         )
 
 
 class IgnoredEditWarning(FFBlockError, UserWarning):  # noqa: N818 - a warning
-    """A hook edited a tensor that the model had used already: the run is as if it had not."""
+    """A hook edited a tensor after the model had used it: the edit has no effect."""
 
 
 class _Collector:
@@ -127,11 +129,11 @@ class _Collector:
         self._used_pattern: Tensor | None = None
 
     def receive(self, site: str, tensor: Tensor) -> Tensor | None:
-        """Keep a site; where gradients flow the model goes on with a copy, so that what is kept is part of autograd's graph."""
+        """Cache a site. With gradients, the model continues with a copy, so that the cached tensor is part of autograd's graph."""
         if site == "resid_pre":
             self._start()
         elif not self._tensors:
-            return None  # HookedTransformer runs the next layer's norm three times, for q, k and v
+            return None  # HookedTransformer calls the next layer's norm three times, for q, k and v
         after_use = site == "pattern" and self._attended
         if after_use:
             tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
@@ -158,7 +160,7 @@ class _Collector:
         self._used_pattern = before if conversion is None else conversion.convert(before)
         warn(
             f"{name} was edited, but {model.name} ({model.family.name}) computes attention before this HookPoint "
-            "fires: the edit changes nothing in the run, and the map is of the pattern that was used. Edit attn.hook_v or "
+            "fires: the edit has no effect, and the map is of the pattern that was used. Edit attn.hook_v or "
             "attn.hook_z instead.",
             IgnoredEditWarning,
         )
@@ -173,14 +175,14 @@ def collecting(
     watch: bool = True,
     by_rows: bool = False,
 ) -> Iterator[Records]:
-    """Callbacks on the layers of a spec, for every forward pass inside the context.
+    """Context with layer records of every forward pass inside.
 
     Args:
         model: The model.
-        spec: What to keep.
-        handle: Gets each layer's record as soon as it is complete; None keeps it in the records.
-        watch: Whether other callbacks may change tensors. Where nobody listens there is nothing to notice.
-        by_rows: Whether attention runs by rows (`attention.shown`); nobody else may listen then.
+        spec: Tensors to cache.
+        handle: Called with each layer's record when it is complete; None stores it in the returned records.
+        watch: Whether to detect changes by other callbacks; not needed without any.
+        by_rows: Whether attention runs by rows (`attention.shown`); only without other callbacks.
     """
     records = Records(model, spec.layers)
 
@@ -211,8 +213,8 @@ def collecting(
 
 
 def _hook_points_inside(model: Model) -> list[list[HookPoint]]:
-    """Of every layer the HookPoints between its input and the next norm's output, each once."""
-    read_by_norm = ("ln1.", "hook_in", "hook_resid_pre", "hook_attn_in", "hook_q_input")  # of heads, queries come first
+    """By layer: HookPoints between its input and the next norm's output, each once."""
+    read_by_norm = ("ln1.", "hook_in", "hook_resid_pre", "hook_attn_in", "hook_q_input")  # queries' norm runs first
     inside: list[dict[int, HookPoint]] = [{} for _ in range(model.n_layers)]
     for name, point in model.hook_points.items():
         if name.startswith("ln_final."):
@@ -227,7 +229,7 @@ def _hook_points_inside(model: Model) -> list[list[HookPoint]]:
 
 
 def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tensor], *, edited: bool) -> LayerRecord:
-    """A layer's record from its sites; a norm's output read before its gain gets it here."""
+    """Record of a layer from its sites; gains are applied to norm outputs that were read before them."""
     block, resid_pre = layer.read(spec.dtype), tensors["resid_pre"]
     batch, positions = resid_pre.shape[:2]
     every_row = torch.arange(positions, device=resid_pre.device).expand(batch, positions)
@@ -235,7 +237,7 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
     if edited and block.causal:
         later = torch.arange(tensors["pattern"].shape[-1], device=queries.device) > queries[..., None]
         if bool((tensors["pattern"].detach() * later.to(tensors["pattern"].device)[:, None]).any()):
-            block = replace(block, causal=False)  # or the cells that an edited pattern filled would be left out
+            block = replace(block, causal=False)  # else cells above the diagonal of an edited pattern would be omitted
     return LayerRecord(
         block=block,
         queries=queries,
@@ -254,7 +256,7 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
     for step in STEPS[layer.order]:
         scope, operation = step.scope, step.operation
         if f"whole.{scope}" not in tensors:
-            # x + attention of a parallel block is not a tensor of the model
+            # a parallel block has no tensor x + attention
             assert operation == Add("Attn", INPUT), scope
             whole[scope] = whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
             continue
@@ -270,10 +272,10 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
 
 
 def one_for_all_heads(site: str, tensor: Tensor) -> Tensor:
-    """What a norm makes of copies of its input, one for each head, as a single [batch pos d]; other sites as they are.
+    """Norm output [batch pos head d] of one copy of the input per head as one tensor [batch pos d]; other sites unchanged.
 
-    HookedTransformer gives each head a copy where `use_split_qkv_input` or `use_attn_in` is set. The copies are equal
-    unless a hook edits a head's: then it is their mean, and the edit's effect is in the remainder.
+    HookedTransformer has a copy per head if `use_split_qkv_input` or `use_attn_in` is set. Copies are equal unless a hook edits
+    one. Then the result is their mean, and the edit's effect is in the remainder.
     """
     if tensor.ndim != 4 or not site.startswith("whole."):
         return tensor
@@ -282,20 +284,24 @@ def one_for_all_heads(site: str, tensor: Tensor) -> Tensor:
 
 
 def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int, int], *, copy: bool = True) -> Tensor:
-    """The rows asked for; `copy` makes it a tensor that no later in-place edit can reach."""
+    """Requested rows of a site; with `copy`, later in-place edits do not change them.
+
+    Raises:
+        UnsupportedModelError: if the tensor does not have all positions.
+    """
     if site == "pattern":
-        if rows is None or tensor.shape[2] == rows.shape[1]:  # by rows only those are shown
+        if rows is None or tensor.shape[2] == rows.shape[1]:  # with attention by rows, the pattern has only these
             return tensor
         return torch.take_along_dim(tensor, rows.to(tensor.device)[:, None, :, None], dim=2)
     heads: Sequence[int] = tensor.shape[2:] if site in ("value", "key", "query") else ()
     if not heads:
         if tensor.numel() != size[0] * size[1] * tensor.shape[-1]:
             raise UnsupportedModelError(
-                f"{site} has shape {tuple(tensor.shape)} in a run of {size} [batch, pos]: the model computes it for some positions "
-                "at a time (chunk_size_feed_forward?). Set that to 0."
+                f"{site} has shape {tuple(tensor.shape)} in a forward pass of {size} [batch, pos]: the model computes some positions "
+                "at a time. Set chunk_size_feed_forward to 0."
             )
         tensor = tensor.reshape(*size, tensor.shape[-1])
-    if rows is None or site in ("value", "key", "resid_pre"):  # keys are of all positions
+    if rows is None or site in ("value", "key", "resid_pre"):  # these have all positions
         return tensor.clone() if copy else tensor
     return _rows_of(tensor.flatten(2), rows).reshape(*rows.shape, *(heads or tensor.shape[2:]))
 

@@ -1,8 +1,7 @@
-"""Why a model is not decomposed, as far as its configuration and modules say without a run, in sentences.
+"""Reasons why a model cannot be decomposed that are known from its configuration and modules, as sentences of errors.
 
-What the table of families, a missing HookPoint or a weight shows is refused where it is read.
-
-What only a run can show is found by the identities (selfcheck.py).
+Reasons in the table of families, in missing HookPoints or in weights are found where these are read. Reasons that need a forward
+pass are found by the identities (selfcheck.py).
 """
 
 # Noun: unsupported architectures (TransformerLens, supported_models)
@@ -17,7 +16,7 @@ from tl_ffblock.bridge.families import FAMILIES, supported
 from tl_ffblock.bridge.offloaded import has_lost_weights
 from tl_ffblock.errors import UnsupportedModelError
 
-# Beginning of the architecture's name, an option in words, and whether a Hugging Face configuration has it.
+# Beginning of the architecture's name, an option in words, and a test of a Hugging Face configuration for it.
 _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("GPT2", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
     ("GPTBigCode", "scale_attn_weights=False", lambda config: not config.scale_attn_weights),
@@ -34,20 +33,20 @@ def _option(config: Any, name: str) -> Any:
     return getattr(config, name, None)
 
 
-# Each with the question (model, its Hugging Face configuration, architecture) and the sentence.
+# Test of (model, its Hugging Face configuration, architecture), and the sentence of the error.
 _REASONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
     (
         lambda model, config, _: hasattr(model, "encoder_blocks") or bool(_option(config, "is_encoder_decoder")),
         "{architecture} is an encoder-decoder: cross-attention mixes tokens of two sequences, for which no scope is "
-        "defined here. Supported are decoders and encoders alone.",
+        "defined. Supported are decoders and encoders.",
     ),
     (
         lambda model, *_: bool(_option(model.cfg, "is_audio_model") or _option(model.cfg, "is_visual_model")),
-        "{architecture} reads sounds or images; maps are of tokens of a text.",
+        "{architecture} reads audio or images, expected a model of text.",
     ),
     (
         lambda model, *_: not hasattr(model, "blocks"),
-        "{architecture} has no list of blocks: no known block form. Supported are {supported}.",
+        "{architecture} has no `blocks`, so its block form is not known. Supported are {supported}.",
     ),
 )
 _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
@@ -61,20 +60,20 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
             lambda _, config, name, start=start, is_set=is_set: (
                 config is not None and name.startswith(start) and is_set(config)
             ),
-            f"{{architecture}} with {option} is not supported: TransformerLens does not know the option and runs the model "
-            "without it, so what runs is another model than Hugging Face's.",
+            f"{{architecture}} with {option} is not supported: TransformerLens ignores this option, so its model differs from "
+            "Hugging Face's.",
         )
         for start, option, is_set in _IGNORED_OPTIONS
     ),
     (
         lambda _, config, name: name.startswith("Gemma3") and bool(_option(config, "use_bidirectional_attention")),
-        "{architecture} with use_bidirectional_attention=True is not supported: its tokens attend to later ones, and "
-        "the family is decomposed as a causal one.",
+        "{architecture} with use_bidirectional_attention=True is not supported: its tokens attend to later ones, but "
+        "this family is decomposed as causal.",
     ),
     (
         lambda _, config, __: bool(_option(config, "new_decoder_architecture")),
         "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
-        "queries, keys and values wrongly, so what runs is not Falcon. Falcon-7B and Falcon-RW are supported.",
+        "queries, keys and values wrongly, so its model is not Falcon. Falcon-7B and Falcon-RW are supported.",
     ),
     (
         lambda _, config, name: name.startswith(("Bert", "Roberta")) and bool(_option(config, "is_decoder")),
@@ -83,21 +82,21 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
     *(
         (
             lambda model, _, name, family=family: name in family.architectures and not _option(model.cfg, family.needs),
-            f"{{architecture}}: this TransformerLens does not know {family.needs} and runs another model than Hugging "
-            "Face does (its residual stream differs by more than its own size). TransformerLens 4.3 runs it rightly.",
+            f"{{architecture}}: this TransformerLens ignores {family.needs}, so its model differs from Hugging Face's (its residual "
+            "stream by more than its own norm). Use TransformerLens 4.3.",
         )
         for family in FAMILIES
         if family.needs
     ),
     (
         lambda model, *_: has_lost_weights(model),
-        "{architecture} has weights on no device, and no hook of accelerate's loads them: they cannot be read. Load the model "
-        "with its weights, or with a device_map of CPU and disk.",
+        "{architecture} has weights on no device (meta), and no hook of accelerate that loads them. Load the model with its "
+        "weights, or with a device_map of CPU and disk.",
     ),
     (
         lambda model, *_: bool(_option(model.cfg, "use_attention_sinks")) and hasattr(model.blocks[0].mlp, "experts"),
-        "{architecture} as a HookedTransformer is not supported: its clamped experts are of no known form there. A "
-        "TransformerBridge of it is, on TransformerLens 4.",
+        "{architecture} as a HookedTransformer is not supported: its clamped experts have no known form there. Use a "
+        "TransformerBridge on TransformerLens 4.",
     ),
 )
 # Modules of layers that mix tokens without an attention pattern.
@@ -108,16 +107,16 @@ def refuse(model: Any, architecture: str) -> None:
     """Refuse a model for the first reason that applies.
 
     Raises:
-        UnsupportedModelError: with the reason, and what helps where anything does.
+        UnsupportedModelError: with the reason, and a remedy if there is one.
     """
     for reason in _reasons(model, architecture):
         raise UnsupportedModelError(reason)
 
 
 def active_dropout(model: nn.Module) -> str | None:
-    """The first place where a model drops or disturbs activations at random; None where it does nowhere.
+    """First module with active dropout or noise, with its setting; None if there is none.
 
-    Training mode alone changes nothing: many models have no dropout, or one of 0.
+    Training mode is not enough: many models have no dropout, or one of 0.
     """
     for name, module in getattr(model, "original_model", model).named_modules():
         if not module.training:
@@ -147,9 +146,9 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
     yield from _unused_epsilons(model, architecture)
     if _processed_sinks(model):
         yield (
-            f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O takes rows of the "
-            "pattern to sum to 1, so what ran is no longer the model (log-probabilities off by 0.8). Leave out "
-            "enable_compatibility_mode(), or give it no_processing=True."
+            f"{architecture} has attention sinks, and its weights were processed: folding b_V into b_O assumes that rows of the "
+            "pattern sum to 1, so the model was changed (log-probabilities by 0.8). Omit enable_compatibility_mode(), or pass "
+            "no_processing=True."
         )
 
 
@@ -159,13 +158,13 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     if foreign or "attn" not in children:
         yield (
             f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
-            "recurrent and hybrid models); only layers of attention and feed-forward are decomposed."
+            "recurrent and hybrid models); expected layers of attention and feed-forward."
         )
     if "mlp" not in children and not attn_only:
-        yield "there is no feed-forward block in it, though the model is not one of attention alone (attn_only)."
+        yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
     attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in children else set()
     if any("MLA" in name for name in attention):
-        yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its parts cannot be certified."
+        yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its contributions cannot be certified."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "
@@ -174,14 +173,14 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     for name, parameter in block.named_parameters():
         if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
             yield (
-                f"{name} is {parameter.dtype}: quantised weights cannot be read exactly where they do not say what they stand for "
-                "(bitsandbytes packs them by machine, and rounds inputs where it uses 8 bits). Load the model in bfloat16, float16 "
-                "or float32, undo it with model.dequantize(), or quantise weights alone by torchao."
+                f"{name} is {parameter.dtype}: quantised weights of this format cannot be read exactly (bitsandbytes packs them in a "
+                "format that depends on the machine, and with 8 bits rounds inputs). Load the model in bfloat16, float16 or float32, "
+                "use model.dequantize(), or weight-only quantisation of torchao."
             )
 
 
 def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
-    """Norms that a bridge computes itself, with the epsilon of its own configuration in place of the module's."""
+    """Sentences for norms that a bridge computes with another epsilon than the module's."""
     for layer, block in enumerate(model.blocks):
         for name, norm in block.named_children():
             if getattr(norm, "use_native_layernorm_autograd", True) or getattr(
@@ -191,13 +190,13 @@ def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
             epsilon, runs = getattr(norm.original_component, "eps", None), getattr(norm.config, "eps", None)
             if epsilon is not None and epsilon != runs:
                 yield (
-                    f"{architecture}, layer {layer}: {name} has an epsilon of {epsilon:g}, and TransformerLens runs it with "
-                    f"{runs:g}, so what runs is another model than Hugging Face's."
+                    f"{architecture}, layer {layer}: {name} has an epsilon of {epsilon:g}, but TransformerLens uses "
+                    f"{runs:g}, so its model differs from Hugging Face's."
                 )
 
 
 def _processed_sinks(model: Any) -> bool:
-    # gpt_oss in compatibility mode with processing, or a HookedTransformer of it with folded weights.
+    # gpt_oss in compatibility mode with processing, or as a HookedTransformer with folded weights.
     cfg, attention = model.cfg, model.blocks[0].attn
     folded = getattr(model, "_weights_processed", False) or str(getattr(cfg, "normalization_type", "")).endswith("Pre")
     sinks = hasattr(getattr(attention, "original_component", attention), "sinks") or _option(cfg, "use_attention_sinks")

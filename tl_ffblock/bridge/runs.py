@@ -1,15 +1,15 @@
-"""A model and what is to run through it, checked and ready, and its records layer by layer.
+"""Checked model and input (`Run`), and their layer records, layer by layer.
 
     run = open_run(model, "Tokyo is the capital of [MASK] .", layers=3)
-    by_layer = run.by_layer(lambda record, number: record.pattern)  # of each sequence {layer: pattern}
+    by_layer = run.by_layer(lambda record, number: record.pattern)  # one {layer: pattern} per sequence
 
-1. `open_run` answers everything that can be known before the model runs: which model, settings, layers,
-   sequences, queries. What cannot be used is refused here.
-2. `deliver` runs the model batch by batch, or reads a cache, and hands over each layer's record as one per
-   sequence, of real tokens and the queries asked for, which is cut out of the batch when it is looked at. A record
-   of NaN, or one that contradicts the model's weights, is refused before any receiver sees it.
-3. The records are forgotten unless the receiver keeps them, so memory holds one layer. When nobody else
-   listens to the model, a forward pass ends with the last layer asked for.
+1. `open_run` checks everything that is known before a forward pass: model, settings, layers, sequences, queries. Input that
+   cannot be used is refused.
+2. `deliver` runs the model batch by batch, or reads a cache, and calls a function with each layer's records, one per sequence.
+   A sequence's record has its real tokens and the requested queries; it is cut from the batch at first access. Records with NaN,
+   or that contradict the model's weights, are refused before.
+3. Records are freed unless the function stores them, so memory has one layer at a time. Without other callbacks on the model, a
+   forward pass ends after the last requested layer.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,40 +127,40 @@ DEFAULTS: dict[str, Any] = {
 
 
 Receiver: TypeAlias = Callable[[Mapping[int, LayerRecord]], None]
-"""Takes one layer's records by number of the sequence, as soon as they are complete; queries ascend, padding is gone."""
+"""Function of one layer's records by sequence number, called when they are complete; with ascending queries, without padding."""
 
 
 @dataclass
 class Run:
-    """A model and what is to run through it."""
+    """A model, its input in batches, and the settings of a call."""
 
     model: Model
     settings: Settings
     layers: tuple[int, ...]
     batches: tuple[Batch, ...]
     sequences: tuple[RunSequence, ...]
-    """In the order of the input."""
+    """Sequences in the order of the input."""
     single: bool
-    """Whether the input was one sequence, so that the answer is one result and not a list."""
+    """Whether the input was one sequence: the call then returns one result and not a list."""
     extra: frozenset[ExtraSite] = frozenset()
     fwd_hooks: Hooks = ()
     cache: Any = None
     keeps_logits: bool = False
     logits: list[Float[Tensor, "batch pos d_vocab"]] = field(default_factory=list)
-    """The model's output by batch, after `deliver`, where it was asked for."""
+    """After `deliver` with `keeps_logits`: logits of each batch."""
 
     def deliver(self, receiver: Receiver, *, check: bool = True) -> None:
-        """Hand every layer's records over, batch by batch.
+        """Call a function with every layer's records, batch by batch.
 
         Args:
-            receiver: Gets them.
-            check: Whether records that hold NaN or contradict the model's weights are refused, and a last scope that is not what
-                the model reads next.
+            receiver: The function.
+            check: Whether to refuse records with NaN or that contradict the model's weights, and a last scope that is not the
+                input of the model's next module.
 
         Raises:
-            InputError: if the model's own tensors hold NaN or infinity, or a cache is of another run.
-            IdentityError: if a captured tensor contradicts the model's weights.
-            CaptureError: if the run did not deliver what a layer needs.
+            InputError: if the model's own tensors have NaN or infinity, or if a cache is of another forward pass.
+            IdentityError: if a cached tensor contradicts the model's weights.
+            CaptureError: if a forward pass lacks tensors of a layer.
             UnsupportedModelError: if the model cannot be certified.
         """
         with memory_given_back(self.model, self.batches):
@@ -170,11 +170,11 @@ class Run:
             check_end(self.model, self.settings.dtype, self.layers)
 
     def by_layer(self, measure: Callable[[LayerRecord, int], T], *, check: bool = True) -> list[dict[int, T]]:
-        """What is measured of every record: of each sequence by layer.
+        """Values of a function of every record: one {layer: value} per sequence.
 
         Args:
-            measure: Gets a record of one layer of one sequence, and the sequence's number; the record is forgotten afterwards.
-            check: As in `deliver`, whose errors it raises.
+            measure: Function of a layer record of one sequence and the sequence's number. The record is freed afterwards.
+            check: As in `deliver`, whose errors are raised.
         """
         measured: list[dict[int, T]] = [{} for _ in self.sequences]
 
@@ -186,22 +186,22 @@ class Run:
         return measured
 
     def as_asked(self, results: Iterable[T]) -> T | list[T]:
-        """One result where the input was one sequence, otherwise the list of all."""
-        listed: list[T] = Results(results)  # type: ignore[type-var]  # of vectors, too, which are not results yet
+        """One result if the input was one sequence, else the list of all."""
+        listed: list[T] = Results(results)  # type: ignore[type-var]  # also of `Decomposition`, which is not a `Result`
         return listed[0] if self.single else listed
 
     @property
     def is_hooked(self) -> bool:
-        """Whether callbacks of the caller's run in its forward passes."""
+        """Whether callbacks of the user run in the forward passes."""
         return bool(self.fwd_hooks) or self.model.is_listened_to
 
     def hooks(self) -> AbstractContextManager[Any]:
-        """The model under the call's hooks, for forward passes inside."""
+        """Context with the call's hooks on the model."""
         return self.model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()
 
     def _deliver_batch(self, batch: Batch, receiver: Receiver, *, check: bool) -> None:
         chosen, rows = self._rows(batch), None
-        if self.cache is None:  # of a cache they are what was captured
+        if self.cache is None:  # a cache has its own rows
             every_row = [list(range(batch.tokens.shape[1]))] * len(batch.numbers)
             rows = every_row if chosen is None else chosen.tolist()
         chosen = None if chosen is None else chosen.to(self.model.device, non_blocking=True)  # once for all layers
@@ -255,7 +255,7 @@ class Run:
         return torch.stack(rows) if len({len(asked) for asked in rows}) == 1 else None
 
     def _check(self, records: BatchRecords) -> None:
-        """Refuse NaN, and what contradicts the model's weights: of padding, where anything may be, nothing is asked."""
+        """Refuse records with NaN or that contradict the model's weights. Padding positions are not checked."""
         checked = records.batch.layer in self.model.memory.checked
         for record in [records.batch] if records.alike else records.values():
             if checked:
@@ -277,17 +277,17 @@ def open_run(
     unequal: bool = False,
     **options: Unpack[MapOptions],
 ) -> Run:
-    """A model and what is to run through it, checked and ready.
+    """Checked model and input, ready for forward passes.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: A text, a list of texts, or token ids: a list, or a tensor [pos] or [batch, pos]; a tokenizer's output; for an
             encoder a tuple of two sentences.
-        layers: Layer numbers, negative ones from the end; None means all, with records as `cache` those they hold.
-        queries: Positions to keep as rows, negative ones from the end of each sequence; None means all.
-        extra: Further tensors for the records: "query" and "key" vectors of attention.
-        keeps_logits: Whether the model runs to its end and `Run.logits` holds what came out.
-        unequal: Whether texts of nearly equal length may share a forward pass as those of equal length do.
+        layers: Layer numbers, negative from the end; None means all (with a `cache` of records: the cached ones).
+        queries: Query positions to keep as rows, negative from the end of each sequence; None means all.
+        extra: Further tensors of the records: "query" and "key" vectors of attention.
+        keeps_logits: Whether the model runs to its end, and `Run.logits` has its logits.
+        unequal: Whether texts with nearly as many tokens may share a forward pass, as those with equally many do.
         **options: See `MapOptions`.
 
     Raises:
@@ -296,16 +296,16 @@ def open_run(
     """
     known, fwd_hooks, cache = identify(model), options.get("fwd_hooks", ()), options.get("cache")
     if cache is not None and fwd_hooks:
-        raise InputError("fwd_hooks with cache: a cached run cannot be edited any more; give one of the two.")
+        raise InputError("fwd_hooks with cache: a cached forward pass cannot be edited. Pass one of the two.")
     if cache is not None and keeps_logits:
-        raise InputError("a cache holds no logits of the run: leave it out, and the model is run once more.")
+        raise InputError("a cache has no logits: omit it, and the model runs again.")
     _refuse_other_kinds(known, fwd_hooks, cache)
-    # Whoever listens to the model, and a cache, knows texts in their order, one by one.
+    # With hooks, other callbacks or a cache, texts run one by one in their order.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
     input, *masks = read_input(known, input, options.get("attention_mask"), options.get("token_type_ids"))
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
-        raise InputError("cache holds one run; give the token tensor of that run, not a list of texts.")
+        raise InputError("cache is of one forward pass, expected its token tensor and not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
     return replace(
@@ -322,7 +322,7 @@ def open_run(
 def run_of_batches(
     model: Model, batches: Sequence[Batch], queries: Positions = None, **options: Unpack[MapOptions]
 ) -> Run:
-    """All layers of batches of tokens, which are several sequences however many there are."""
+    """A `Run` of all layers for batches of tokens. It counts as several sequences, also with one."""
     tokens_of = {number: batch.sequence(index) for batch in batches for index, number in enumerate(batch.numbers)}
     return Run(
         model=model,
@@ -338,7 +338,7 @@ def run_of_batches(
 
 
 def settings_of(model: Model, options: MapOptions) -> Settings:
-    """The settings of a call on a model.
+    """Settings of a call, with the model's defaults.
 
     Warns:
         ProcessedWeightsWarning: if the model's weights were folded or centred.
@@ -356,7 +356,7 @@ def settings_of(model: Model, options: MapOptions) -> Settings:
             ProcessedWeightsWarning,
         )
     given: dict[str, Any] = {
-        option.name: options[option.name]  # type: ignore[literal-required]  # both name the same options
+        option.name: options[option.name]  # type: ignore[literal-required]  # both classes have these options
         for option in fields(Settings)
         if options.get(option.name) is not None
     }
@@ -366,7 +366,7 @@ def settings_of(model: Model, options: MapOptions) -> Settings:
 
 
 def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
-    """Run it and keep everything: for each sequence its records by layer."""
+    """All layer records of a run: one {layer: record} per sequence."""
     return tuple(run.by_layer(lambda record, _: record))
 
 
@@ -380,7 +380,7 @@ def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
     )
     if not pairs:
         raise InputError(
-            f"fwd_hooks={brief(fwd_hooks)}: expected a list of hooks [(name, function)], as run_with_hooks takes them, or () for none."
+            f"fwd_hooks={brief(fwd_hooks)}: expected a list of hooks [(name, function)], as in run_with_hooks, or () for none."
         )
     if not (cache is None or isinstance(cache, Records | Mapping) or hasattr(cache, "cache_dict")):
         raise InputError(
@@ -393,15 +393,15 @@ def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
 
 
 def continued(run: Run, n_tokens: int) -> Int[Tensor, " pos"]:
-    """The prompt's most probable continuation, at most so many tokens, under the run's hooks; it ends with the text.
+    """Token ids of the prompt's greedy continuation under the run's hooks, at most `n_tokens`; it ends at an end-of-text token.
 
     Raises:
-        InputError: if it would be longer than the model reads.
+        InputError: if prompt and continuation could be longer than the model's context.
     """
     tokens, most = run.sequences[0].tokens, run.model.longest_input
     if most is not None and len(tokens) + n_tokens > most:
         raise InputError(
-            f"generate={n_tokens}: with a prompt of {len(tokens)} tokens that is more than the {most} that {run.model.name} reads."
+            f"generate={n_tokens} and a prompt of {len(tokens)} tokens: expected at most {most} tokens, the context of {run.model.name}."
         )
     end = getattr(tokenizer_of(run.model.hooked), "eos_token_id", None)
     said: list[int] = []

@@ -1,12 +1,11 @@
-"""The identities of a block, checked on captured tensors when a model's layer is first seen.
+"""The identities of a block, checked on cached tensors in the first forward pass of a layer.
 
-They say that our reading of the model is right: which HookPoint carries what, how weights are laid
-out, which activation runs. Each is an equation between tensors of the model itself. Together they are
-the layer's whole program (scopes.py), from its input to the next norm, so a block that does anything
-else misses one of them.
+Each identity is an equation between tensors of the model itself. They confirm which tensor a HookPoint has, the layout of
+weights, and the activation function. Together they are the layer's program (scopes.py), from its input to the next norm: a block
+with any other computation fails one of them.
 
-An edited run cannot tell a wrong reading of the model from the effect of the edit, so under hooks the identities are
-checked on eight clean tokens (`probe`), once per model. So is what the model reads next after its last layer (`check_end`).
+Under hooks, an error of an identity could be the effect of an edit. Identities are then checked on eight clean tokens (`probe`),
+once per model. `check_end` compares the last layer's output with the input of the model's next module.
 """
 
 import math
@@ -31,26 +30,26 @@ from tl_ffblock.layer.scopes import STEPS, Add, Attend, Feed, Normalise, Step
 
 _ROWS = 16
 _MASKED_NUMBERS = 2**20
-"""How many numbers of patterns are compared with their mask at a time."""
+"""Largest number of pattern entries that are compared with their mask at a time."""
 _CAUSAL = "pattern is zero after the query"
 # TransformerLens's own modules that read the last layer's last scope.
 _HEADS = ("unembed", "mlm_head")
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
-    """Check a layer's identities on a sequence's record, unless they were or a callback edits the block.
+    """Check a layer's identities on a sequence's record, unless they were checked before or a callback edits the block.
 
-    Where they were, the record may be a batch's.
+    If they were checked before, the record may be a batch's, and only the pattern's causal mask is checked.
 
     Raises:
-        IdentityError: naming layer and identity.
-        UnsupportedModelError: the same, for an architecture outside the table of families.
+        IdentityError: with layer and identity.
+        UnsupportedModelError: likewise, for an architecture that is not in the table of families.
     """
     checked = model.memory.checked
     if record.edited:
         return
     if record.layer in checked:
-        if record.block.causal and _error_after_query(record):  # a mask of this run may allow what others did not
+        if record.block.causal and _error_after_query(record):  # masks may differ between passes
             raise _contradiction(model, record.layer, f"{_CAUSAL} (in this run; it was in others)")
         return
     try:
@@ -62,20 +61,20 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
         if isinstance(error, FFBlockError):
             raise
         raise _contradiction(model, record.layer, f"shapes of tensors and weights agree ({error})") from error
-    if record.resid_pre.shape[0] > 1:  # with a single token any pattern is 1
+    if record.resid_pre.shape[0] > 1:  # with a single token the pattern is 1 in any model
         checked.add(record.layer)
 
 
 @torch.no_grad()
 def refuse_at_once(model: Model, record: LayerRecord, rtol: float) -> None:
-    """`refuse_nan` and `check_once` of a layer whose identities were checked before: a record without fault is asked once.
+    """`refuse_nan` and `check_once` for a layer whose identities were checked before, with one transfer from the device.
 
     Raises:
         InputError: as `refuse_nan`.
         IdentityError: as `check_once`.
         UnsupportedModelError: as `check_once`.
     """
-    # A sum is NaN or infinite if a term is. Where only the sum is, the terms are looked at.
+    # A sum is NaN or infinite if a term is. `refuse_nan` tells this from an overflow of the sum.
     found = [
         tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).to(record.resid_pre.device)
         for tensor in (record.resid_pre, *record.whole.values())
@@ -91,42 +90,42 @@ def refuse_at_once(model: Model, record: LayerRecord, rtol: float) -> None:
 
 
 def refuse_nan(model: Model, record: LayerRecord) -> None:
-    """Refuse a record in which the model's own tensors hold NaN or infinity.
+    """Refuse a record in which the model's own tensors have NaN or infinity.
 
     Raises:
-        InputError: naming layer and tensor.
+        InputError: with layer and tensor.
     """
     for name, tensor in {"resid_pre": record.resid_pre, **record.whole}.items():
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(
-                f"{model.name}, layer {record.layer}: the model's own {name} holds NaN or infinity. Check the weights, the "
+                f"{model.name}, layer {record.layer}: the model's own {name} has NaN or infinity. Check the weights and the "
                 "edits of your hooks, or use a wider dtype."
             )
 
 
 def _contradiction(model: Model, layer: int, broken: str) -> Exception:
-    where = f"{model.name} ({model.family.name}), layer {layer}: this does not hold on the captured tensors: {broken}."
+    where = f"{model.name} ({model.family.name}), layer {layer}: this does not hold on the cached tensors: {broken}."
     if model.family.listed:
         return IdentityError(
-            f"{where} The block is not what this family's is, or was changed outside its HookPoints; no map is made."
+            f"{where} The block differs from this family's, or was changed outside its HookPoints. Reload the model."
         )
     return UnsupportedModelError(
-        f"{where} The architecture is not in the table, was taken for a {model.family.order} block for its norms, and is "
-        f"none; no map is made. `tl-ffblock models` lists what is supported."
+        f"{where} The architecture is not in the table of families; its norms are those of a {model.family.order} block, but it is "
+        f"not one. `tl-ffblock models` lists supported families."
     )
 
 
 @torch.no_grad()
 def identities(record: LayerRecord) -> Iterator[tuple[str, float]]:
-    """Every identity of a block with its largest relative error over the rows."""
+    """Pairs of an identity's equation and its largest relative error over the rows."""
     if record.block.causal:
         yield _CAUSAL, float(_error_after_query(record))
     attention, before = record.block.attention, record.block.attn_norm
     expected = attention.values(record.resid_pre if before is None else before(record.resid_pre))
-    # HookedTransformer has W_V once for every head, where its HookPoint shows the key-value heads.
+    # HookedTransformer has W_V for every head, but key-value heads at its HookPoint.
     value = record.value.repeat_interleave(expected.shape[1] // record.value.shape[1], dim=1)
     gap = (expected - value).flatten(1).norm(dim=-1)
-    # By the largest: the values of an attention sink are what remains of large terms.
+    # Relative to the largest norm: values of an attention sink are small differences of large terms.
     name = "layer input W_V + b_V = value" if before is None else "norm(layer input) W_V + b_V = value"
     yield name, float(gap.max() / value.flatten(1).norm(dim=-1).max())
     layer = LinearLayer(record, Settings())
@@ -173,17 +172,18 @@ def _error_after_query(record: LayerRecord) -> Float[Tensor, ""]:
     later = (torch.arange(pattern.shape[-1], device=record.queries.device) > record.queries[..., None]).to(
         pattern.device
     )
-    # By some heads, lest as much memory as all patterns is needed once more.
+    # Some heads at a time, since all would need as much memory as the patterns.
     some = max(1, _MASKED_NUMBERS * pattern.shape[-3] // pattern.numel())
     masked = [(heads * later.unsqueeze(-3)).abs().amax() for heads in torch.split(pattern, some, dim=-3)]
     return masked[0] if len(masked) == 1 else torch.stack(masked).amax()
 
 
 def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
-    """Check the identities of layers on a small clean run, unless this model's were.
+    """Check the identities of layers on eight clean tokens, unless they were checked for this model.
 
     Raises:
-        IdentityError: naming layer and identity.
+        IdentityError: with layer and identity.
+        UnsupportedModelError: as `check_once` and `check_end`.
     """
     if model.memory.probed.issuperset(layers):
         return
@@ -196,19 +196,20 @@ def probe(model: Model, dtype: torch.dtype, layers: tuple[int, ...]) -> None:
 
 
 def check_end(model: Model, dtype: torch.dtype, layers: Collection[int], *, always: bool = False) -> None:
-    """Compare the last layer's last scope with what the model reads next: what enters its unembedding, or a matrix before it.
+    """Compare the last layer's last scope with the input of the unembedding, or of a linear module before it.
 
-    A bridge need not have a component for every norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3): the scope
-    would omit such a norm.
+    A bridge may lack a component for a norm that runs (OPT with word_embed_proj_dim, TransformerLens 4.3). The scope would then
+    be without this norm.
 
     Args:
         model: The model.
-        dtype: Of the tensors that are compared.
-        layers: Those that are wanted; without the last one there is nothing to compare.
-        always: Whether also where the scope ends with a norm that the identities hold; it costs a run of eight tokens.
+        dtype: Dtype of the comparison.
+        layers: Requested layers; without the last one nothing is compared.
+        always: Whether to compare also if the scope ends with a norm, which the identities check. Costs a forward pass of eight
+            tokens.
 
     Raises:
-        UnsupportedModelError: if they differ, naming the modules that ran between.
+        UnsupportedModelError: if they differ, with the modules that ran between.
     """
     last = model.n_layers - 1
     if last not in layers or model.memory.ends_held:
@@ -260,8 +261,8 @@ def _refuse_other_end(
     error = float((entered - scope).norm() / scope.norm()) if entered.shape == scope.shape else float("nan")
     if not error <= model.tolerance:
         raise UnsupportedModelError(
-            f"{model.name} ({model.family.name}): what enters {name} is not the last layer's "
+            f"{model.name} ({model.family.name}): the input of {name} is not the last layer's "
             f"{model.layers[-1].program[-1].scope} (relative difference {error:.1e}), so that scope would omit "
             f"{', '.join(between) or 'code without a module of its own'}, which runs between and has no HookPoint in this "
-            f"TransformerLens. Earlier layers can be decomposed: give layers=range({model.n_layers - 1})."
+            f"TransformerLens. Earlier layers can be decomposed: use layers=range({model.n_layers - 1})."
         )

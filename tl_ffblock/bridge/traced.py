@@ -86,7 +86,7 @@ class Traced:
         """
         if not math.isfinite(sum_of_logits):
             raise InputError(
-                f"{self.model.name}: the model's logits hold NaN or infinity. Check the weights, the edits of your hooks, or use a "
+                f"{self.model.name}: the model's logits have NaN or infinity. Check the weights and the edits of your hooks, or use a "
                 "wider dtype."
             )
 
@@ -233,7 +233,7 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
         InputError: if the clean logits have NaN or infinity, or if gradients are changed or not available.
         CaptureError: if logits do not depend on a gate.
         IdentityError: if the difference is not zero, or if the model does not fulfil its equations.
-        UnsupportedModelError: if the model gives each head its own input.
+        UnsupportedModelError: if each head has its own input (`use_split_qkv_input`, `use_attn_in`).
     """
     for option in ("use_split_qkv_input", "use_attn_in"):
         if getattr(model.hooked.cfg, option, False):
@@ -262,15 +262,19 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
 
 
 def _refuse_unused_dials(traced: Traced) -> None:
-    """Refuse a model in which the logits do not depend on a gate: it ignores the output of a HookPoint."""
+    """Refuse a model whose logits do not depend on a gate: it ignores the output of a HookPoint.
+
+    Raises:
+        CaptureError: with the terms of these gates.
+    """
     places, gates = list(traced.cache.gates), list(traced.cache.gates.values())
     slopes = torch.autograd.grad(traced.logits.sum(), gates, allow_unused=True)
     unused = [place for place, slope in zip(places, slopes, strict=True) if slope is None]
     if unused:
         names = ", ".join(f"{place.kind} {place.name or place.layer}" for place in unused)
         raise CaptureError(
-            f"{traced.model.name}: its logits do not depend on what HookPoints gave for {names}, so attributions there would be "
-            "zero by mistake. This version of TransformerLens ignores them: use another version."
+            f"{traced.model.name}: its logits do not depend on the outputs of HookPoints for {names}, so their attributions would "
+            "wrongly be zero. This version of TransformerLens ignores these outputs. Use another version."
         )
 
 

@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
     print(", ".join(f"{value} {name}" for name, value in summary.items() if name != "completeness"))
     if summary["completeness"] is not None:
         print(
-            f"parts and bias miss the model's own vectors by at most {scientific(summary['completeness'])} of their norm"
+            "contributions and bias differ from the model's own activations by at most "
+            f"{scientific(summary['completeness'])} of their norm"
         )
     tables, figures = finished.folder / "tables", finished.folder / "figures"
     if finished.left_out:

@@ -329,7 +329,7 @@ class PatchingComparison(Result):
 def _compared(sweep: ActivationPatching, estimates: Any) -> PatchingComparison:
     if not isinstance(estimates, PatchingEstimates):
         raise InputError(
-            f"compare: estimates is a {type(estimates).__name__}, expected PatchingEstimates of ffb.attribution_patching. Compare an "
+            f"compare: estimates is of type {type(estimates).__name__}, expected PatchingEstimates of ffb.attribution_patching. Compare an "
             "attribution with patching by torch.corrcoef of result.heads.sum(dim=-1) and -sweep.values['heads'], two results of one "
             "class by first.figure(against=second, of='heads')."
         )

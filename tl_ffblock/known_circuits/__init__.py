@@ -1,4 +1,4 @@
-"""Known circuits: compiled programs whose edges are true by construction, and scores of methods against them."""
+"""Known circuits: compiled models with edges that are known by construction, and scores of methods against them."""
 
 from tl_ffblock.known_circuits.compiler import Head, Layout, Match, Neurons, Settings
 from tl_ffblock.known_circuits.known import KnownCircuit, build, read_program

@@ -1,16 +1,16 @@
 # Noun: compiled transformer (Lindner et al. 2023, Tracr).
-"""Compile a program of heads and neurons to the weights of a TransformerLens native model, without training.
+"""Compiler of a program of heads and neurons to the weights of a TransformerLens native model, without training.
 
-The residual stream holds named spaces, each a set of directions: a constant, tokens, positions, distractors, and those of the
-program. A head's score is a sum of bilinear forms of spaces; its values are linear in spaces; a neuron reads and writes spaces.
+The residual stream has named spaces, each a set of directions: a constant, tokens, positions, distractors, and spaces of the
+program. A head's score is a sum of bilinear forms of spaces. Its values are linear in spaces. Neurons read and write spaces.
 
     score(i, j) = sharpness * sum over terms x_i[query space] M x_j[key space]
 
-1. Directions are orthonormal and rotated at random; with `superposition` above 1 there are more of them than dimensions.
-2. Under a norm a large constant direction makes the norm's scale nearly the same everywhere, and its gain undoes the scale.
-3. A neuron of a gated feed-forward has the constant as its ungated factor.
-4. Heads that no program needs are distractors: they attend, read what the program writes, and write what nobody reads.
-5. `noise` is added to every matrix; what reads the residual stream reads no noise of the constant.
+1. Directions are orthonormal and rotated at random. With `superposition` above 1 there are more directions than dimensions.
+2. With norms, a large constant direction makes scales nearly equal at all positions, and the gain cancels the scale.
+3. A neuron of a gated feed-forward has the constant as its linear factor.
+4. Heads that the program does not need are distractors: they read spaces of the program, and write a space that leads nowhere.
+5. `noise` is added to every matrix, in matrices that read the residual stream without its component along the constant.
 """
 
 from collections.abc import Mapping
@@ -32,13 +32,13 @@ Norm: TypeAlias = Literal["none", "LN", "RMS"]
 BASE = ("constant", "token", "position")
 """Spaces that the embedding writes."""
 DISTRACTOR = "distractor"
-"""The space that distractors write, and nothing that leads to the target reads."""
+"""Space that distractors write; no component on a path to the target reads it."""
 _DISTRACTORS = 6
 _CONSTANT: Mapping[Norm, float] = {"none": 1.0, "LN": 16.0, "RMS": 16.0}
-"""The size of the constant direction."""
+"""Size of the constant direction, by norm."""
 _DISTRACTOR_SIZE: Mapping[Norm, float] = {"none": 0.5, "LN": 0.25, "RMS": 0.25}
 _STEEPNESS = 8.0
-"""Of a neuron: its pre-activation is plus or minus half of it where its condition holds or fails by 1/2."""
+"""Slope of neurons: the pre-activation is plus or minus half of it if the input is 1/2 above or below the threshold."""
 _SHARP = 12.0
 _READERS = ("q", "k", "v", "fc_in", "gate", "in", "head")
 """Matrices that read the residual stream."""
@@ -49,7 +49,7 @@ Matrix: TypeAlias = Float[Tensor, "d_read d_write"]
 @strict
 @dataclass(frozen=True)
 class Settings:
-    """In which kind of model a program is compiled."""
+    """Settings of the model to which a program is compiled."""
 
     norm: Norm = "none"
     gated: bool = False
@@ -57,11 +57,11 @@ class Settings:
     sharpness: float = _SHARP
     """Score of a match in attention; 12 is saturated, 5 soft."""
     noise: float = 0.0
-    """Standard deviation of what is added to every matrix, times the square root of the width."""
+    """Standard deviation of the noise of every matrix, times the square root of the width."""
     superposition: float = 1.0
-    """Directions per dimension."""
+    """Number of directions per dimension."""
     rotated: bool = True
-    """Whether directions are rotated at random; else they are the axes."""
+    """Whether directions are rotated at random; else they are the coordinate axes."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,11 +72,11 @@ class Settings:
                 raise InputError(f"{name}={brief(value)}: expected a number from {least:g} to 100.")
         whole_number(self.seed, "seed", at_least=0)
         if not self.rotated and (self.norm == "LN" or self.superposition > 1):
-            raise InputError("rotated=False: directions that are axes need norm 'none' or 'RMS' and superposition=1.")
+            raise InputError("rotated=False: expected norm 'none' or 'RMS' and superposition=1.")
 
     @property
     def name(self) -> str:
-        """In a few words."""
+        """The settings in words: "RMSNorm, sharpness 12, noise 0.05"."""
         words = [{"none": "no norm", "LN": "LayerNorm", "RMS": "RMSNorm"}[self.norm]]
         words += ["gated"] if self.gated else []
         words += [f"sharpness {self.sharpness:g}", f"noise {self.noise:g}"]
@@ -101,14 +101,17 @@ class Head:
     layer: int
     scores: tuple[Match, ...]
     values: Mapping[str, Matrix]
-    """By the space that is read."""
+    """Matrices from the read spaces to the output space, by read space."""
     output: str
-    """The space that is written."""
+    """Space that the head writes."""
 
 
 @dataclass(frozen=True)
 class Neurons:
-    """Neurons of a layer's feed-forward: each is on where what it reads exceeds its threshold by 1/2."""
+    """Neurons of a layer's feed-forward.
+
+    A neuron's activation is 1 if its input is 1/2 above its threshold, and nearly 0 if it is 1/2 below.
+    """
 
     name: str
     layer: int
@@ -122,7 +125,7 @@ class Neurons:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a program needs of a model."""
+    """Sizes, spaces, heads and neurons of a program."""
 
     n_tokens: int
     n_positions: int
@@ -131,22 +134,26 @@ class Layout:
     heads: tuple[Head, ...]
     neurons: tuple[Neurons, ...]
     output: str
-    """The space whose directions are the logits of tokens."""
+    """Space whose directions are the logits of tokens."""
     n_layers: int = 2
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Of all spaces."""
+        """Sizes of all spaces."""
         base = dict(zip(BASE, (1, self.n_tokens, self.n_positions), strict=True))
         return {**base, **self.spaces, DISTRACTOR: _DISTRACTORS}
 
     @property
     def n_heads(self) -> int:
-        """Per layer: two distractors in the layer with the most heads."""
+        """Number of heads per layer: those of the program in the layer with the most, and two distractors."""
         return 2 + max(sum(head.layer == layer for head in self.heads) for layer in range(self.n_layers))
 
     def place(self, name: str) -> str:
-        """A head's, feed-forward's or other component's name in the model: "induction" is "L1H0"."""
+        """Name in the model of a component of the program: "induction" is "L1H0".
+
+        Raises:
+            InputError: if there is no such component.
+        """
         if name in ("tokens", "target"):
             return {"tokens": "L0.resid", "target": "target"}[name]
         if fed := [part.layer for part in self.neurons if part.name == name]:
@@ -159,7 +166,7 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all components of the program."""
+        """Names of all components of the program."""
         inner = [*(head.name for head in self.heads), *(part.name for part in self.neurons)]
         return ("tokens", *inner, "target")
 
@@ -171,7 +178,7 @@ class Layout:
         return heads.get(name) or next(frozenset(part.writes) for part in self.neurons if part.name == name)
 
     def read(self, receiver: str) -> frozenset[str]:
-        """Spaces that an input reads: "induction.k", "lookup", "target"."""
+        """Spaces that a receiver reads, such as "induction.k", "lookup", "target"."""
         if receiver == "target":
             return frozenset([self.output])
         name, _, side = receiver.partition(".")
@@ -183,13 +190,13 @@ class Layout:
 
 
 def compiled(layout: Layout, settings: Settings, *, without: frozenset[str] = frozenset(), empty: bool = False) -> Any:
-    """The model, in eval mode and float32.
+    """Compiled model, in eval mode and float32.
 
     Args:
         layout: The program.
         settings: Norms, activation, sharpness, noise, superposition, seed.
-        without: Heads or neurons that write nothing.
-        empty: Whether the program is left out, so that noise and distractors' norms alone remain.
+        without: Heads or neurons whose output weights are zero, up to noise.
+        empty: Whether to omit program and distractors, so that the model only has noise and the norms' gains.
     """
     return _Compiler(layout, settings, without, empty).model()
 
@@ -245,7 +252,7 @@ class _Compiler:
         return _CONSTANT[self.settings.norm]
 
     def _directions(self) -> dict[str, Float[Tensor, "d_space d_model"]]:
-        """An orthonormal direction for each coordinate of each space, or nearly so in superposition."""
+        """Directions of the coordinates of each space: orthonormal, in superposition nearly orthogonal."""
         sizes, settings = self.layout.sizes, self.settings
         number = sum(sizes.values())
         centred = settings.norm == "LN"
@@ -253,10 +260,10 @@ class _Compiler:
         self.width = within + centred
         draw = torch.randn(self.width, self.width, generator=_generator(settings.seed, 1))
         if centred:
-            draw[:, 0] = 1.0  # no direction has a mean, which LayerNorm would take away
+            draw[:, 0] = 1.0  # directions have mean 0, since LayerNorm subtracts the mean
         axes = torch.linalg.qr(draw).Q.T[int(centred) :] if settings.rotated else torch.eye(self.width)
         frame = torch.eye(number - 1)
-        if within < number:  # a tight frame: as far from each other as so many directions can be
+        if within < number:  # rows of a random tight frame, normalised
             turned = torch.randn(number - 1, number - 1, generator=_generator(settings.seed, 2))
             frame = torch.nn.functional.normalize(torch.linalg.qr(turned).Q[:, : within - 1], dim=1)
         rows = torch.cat([axes[:1], frame @ axes[1:]])
@@ -278,7 +285,7 @@ class _Compiler:
             self._write_neurons(layer, [*neurons, self._distracting(layer)])
 
     def _reads(self, space: str) -> Float[Tensor, "d_space d_model"]:
-        """What reads the coordinates of a space."""
+        """Vectors whose products with the residual stream are the coordinates of a space."""
         return self.basis[space] / (self.constant if space == "constant" else 1.0)
 
     def _write_head(self, layer: int, number: int, head: Head) -> None:
@@ -302,10 +309,10 @@ class _Compiler:
         self.weights[f"{at}.o.weight"][:, rows] = output.T
 
     def _distracting(self, layer: int) -> Neurons:
-        """Neurons that read distractors and write them."""
+        """Neurons that read and write the space of distractors."""
         draw = torch.randn(2, 8, _DISTRACTORS, generator=_generator(self.settings.seed, 10 + layer))
         size = _DISTRACTOR_SIZE[self.settings.norm]
-        reads = 0.1 * draw[0] / size  # within the bend of the activation
+        reads = 0.1 * draw[0] / size  # pre-activations in the curved part of the activation
         return Neurons(DISTRACTOR, layer, {DISTRACTOR: reads}, torch.zeros(8), {DISTRACTOR: 0.2 * size * draw[1]})
 
     def _write_neurons(self, layer: int, parts: list[Neurons]) -> None:
@@ -339,7 +346,7 @@ class _Compiler:
                 weight += noise
 
     def _set_gains(self) -> None:
-        """A norm's gain is the usual scale of what it reads, so that spaces keep their sizes."""
+        """Set gains of norms to the typical scale of their input, so that spaces keep their sizes."""
         usual = (self.constant**2 + 3.0) ** 0.5 / self.width**0.5
         for name, weight in self.weights.items():
             if weight.ndim == 1 and name.endswith("weight"):
@@ -347,7 +354,7 @@ class _Compiler:
 
 
 def _distractors(layout: Layout, size: float) -> list[Head]:
-    """Heads that attend to the token before, the first, themselves and all, and copy what programs write to distractors."""
+    """Heads that attend to the previous token, the first, the same or all, and copy the program's spaces to distractors."""
     sizes, n = layout.sizes, layout.n_positions
     first = torch.zeros(n, n)
     first[:, 0] = 1.0

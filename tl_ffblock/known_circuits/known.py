@@ -1,5 +1,5 @@
 # Noun: ground-truth circuit (Lindner et al. 2023; Gupta et al. 2024, InterpBench).
-"""A model with its true edges for a kind of pair, and the exact effects that verify them."""
+"""`KnownCircuit`: a model with its true edges for a kind of pair, and exact effects that verify them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ from tl_ffblock.signatures import strict
 
 LEAST_ACCURACY = 0.99
 _TASK_PAIRS = 64
-"""Pairs on which the task is measured."""
+"""Number of pairs on which the task's accuracy is measured."""
 _DRAWS = 32
-"""Random sets of other edges, for kinds whose truth needs them."""
+"""Number of random sets of other patched edges, for kinds with the truth "random sets"."""
 Of: TypeAlias = Literal["edges", "nodes", "tokens"]
-"""What is scored: edges; senders of edges, with all that they send; positions, with the other prompt's token."""
+"""Scored items: edges; nodes, patched with all edges that they send; positions, replaced by the other prompt's token."""
 Item: TypeAlias = tuple[str, str] | str | int
 """The name of an edge, of a node, or a position."""
 
@@ -36,11 +36,14 @@ Item: TypeAlias = tuple[str, str] | str | int
 @strict
 @dataclass(frozen=True, eq=False)
 class KnownCircuit:
-    """A model, pairs of prompts, and the edges that carry the difference of the pairs. Make your own for a model of yours."""
+    """A model, pairs of prompts, and the true edges: those on which the pairs' difference in the target depends.
+
+    Make one yourself for a model of your own.
+    """
 
     program: str
     kind: str
-    """Which input of the pairs differs."""
+    """Name of the kind of pair, such as the input that differs."""
     model: Any
     pairs: tuple[Pair, ...]
     true_edges: frozenset[tuple[str, str]]
@@ -49,9 +52,9 @@ class KnownCircuit:
     seed: int = 0
     truth: Truth = "clean run"
     neurons: Mapping[int, tuple[int, ...]] | None = None
-    """By layer, the true neurons: those of the program's feed-forwards that send a true edge; None where they are not known."""
+    """By layer, the true neurons: those of the program's feed-forwards that send a true edge; None if they are not known."""
     noise_only: Any = None
-    """The same model with its noise alone, where there is noise."""
+    """Model with only the noise of `model`; None without noise."""
 
     @property
     def name(self) -> str:
@@ -60,12 +63,12 @@ class KnownCircuit:
 
     @property
     def heads(self) -> frozenset[str]:
-        """True heads: those that send a true edge."""
+        """Names of the true heads: those that send a true edge."""
         return frozenset(sender for sender, _ in self.true_edges if "H" in sender)
 
     @property
     def nodes(self) -> frozenset[str]:
-        """True nodes: the residual stream at the first layer, heads and feed-forwards that send a true edge."""
+        """Names of the true nodes: senders of true edges (residual stream at the first layer, heads, feed-forwards)."""
         return frozenset(sender for sender, _ in self.true_edges)
 
     @cached_property
@@ -75,10 +78,10 @@ class KnownCircuit:
 
     @cached_property
     def is_true(self) -> Bool[np.ndarray, " edge"]:
-        """Which edges are true.
+        """Whether each edge is true, in the order of `edges`.
 
         Raises:
-            InputError: if a true edge is not one of the model.
+            InputError: if a true edge is not an edge of the model.
         """
         if unknown := sorted(self.true_edges - set(self.edges)):
             raise InputError(
@@ -87,12 +90,12 @@ class KnownCircuit:
         return np.array([edge in self.true_edges for edge in self.edges])
 
     def target(self, pair: Pair) -> Metric:
-        """The logit difference of answer and foil at the last position."""
+        """Logit difference of answer and foil at the last position."""
         return logit(pair.answer, minus=pair.foil)
 
     @cached_property
     def exact(self) -> Float[np.ndarray, "pair edge"]:
-        """The exact effect of every edge, as the kind's truth is defined: signed where that is the clean run's."""
+        """Exact effect of every edge on the target, by the kind's `truth`. Effects are signed only for "clean run"."""
         rows = [self._exact(pair, number) for number, pair in enumerate(self.pairs)]
         return np.stack(rows)
 
@@ -112,7 +115,7 @@ class KnownCircuit:
         return np.maximum(np.abs(alone), np.abs(patched(corrupted, clean)))
 
     def items(self, of: Of, pair: Pair) -> tuple[Item, ...]:
-        """Names of what a method gives numbers for: edges and nodes of the model, positions of the pair."""
+        """Items that a method scores: names of the model's edges or nodes, or positions of the pair."""
         if of == "edges":
             return self.edges
         return (
@@ -120,12 +123,13 @@ class KnownCircuit:
         )
 
     def truth_of(self, of: Of) -> tuple[Bool[np.ndarray, " item"], Float[np.ndarray, "pair item"]]:
-        """Which items are true, and the exact effect of each: a node's with all its edges, a position's with the other token.
+        """Whether each item is true, and its exact effect on the target.
 
-        Positions of all pairs stand in one row.
+        A node is patched with all edges that it sends, a position is replaced by the corrupted prompt's token. For tokens, the
+        positions of all pairs are in one row.
 
         Raises:
-            InputError: for nodes and tokens of a kind whose edges are not seen one at a time.
+            InputError: for nodes and tokens of a kind whose truth is not "clean run".
         """
         self.refuse_unseen(of)
         if of == "edges":
@@ -137,14 +141,14 @@ class KnownCircuit:
         return np.array([name in self.nodes for name in names]), np.stack([self._by_node(pair) for pair in self.pairs])
 
     def refuse_unseen(self, of: Of) -> None:
-        """Refuse nodes and tokens of a kind whose edges are not seen one at a time.
+        """Refuse nodes and tokens of a kind whose truth is not "clean run".
 
         Raises:
-            InputError: naming its truth.
+            InputError: with the truth.
         """
         if of != "edges" and self.truth != "clean run":
             raise InputError(
-                f"{self.name}: of={of!r} needs a kind whose truth is of the clean run, not of {self.truth}."
+                f"{self.name}: of={of!r} needs a kind with truth clean run, not {self.truth}. Use of='edges'."
             )
 
     def _by_node(self, pair: Pair) -> Float[np.ndarray, " node"]:
@@ -163,16 +167,16 @@ class KnownCircuit:
         return values[1:] - values[0]
 
     def verify(self, least: float = 1.0) -> "KnownCircuit":
-        """Measure that exact patching separates true edges from all others.
+        """The known circuit, after a check that exact patching separates true edges from all others.
 
         Args:
-            least: The smallest AUROC that is accepted.
+            least: Smallest accepted AUROC of the mean size of exact effects.
 
         Raises:
-            InputError: if it does not, or there is no true or no false edge.
+            InputError: if the AUROC is smaller, or if there is no pair, no true or no false edge.
         """
         if not self.pairs or self.is_true.all() or not self.is_true.any():
-            raise InputError(f"{self.name}: expected a pair or more, true edges and false ones.")
+            raise InputError(f"{self.name}: expected one or more pairs, true edges and false ones.")
         size = np.abs(self.exact).mean(axis=0)
         if (value := auroc(self.is_true, size)) < least:
             lost = self.edges[int(np.flatnonzero(self.is_true)[size[self.is_true].argmin()])]
@@ -191,32 +195,33 @@ def build(
     pairs: SupportsIndex = 4,
     kinds: Sequence[str] | None = None,
 ) -> tuple[KnownCircuit, ...]:
-    """A compiled program's known circuits, one per kind of pair, each verified: its task, and exact patching of every edge.
+    """Known circuits of a compiled program, one per kind of pair. Task accuracy and exact effects of all edges are verified.
 
     Args:
-        program: One of `known_circuits.PROGRAMS`, or a `Program` of your own.
-        settings: In which kind of model; None means no norm, sharp attention, no noise.
-        pairs: How many of each kind.
+        program: A name in `known_circuits.PROGRAMS`, or a `Program` of your own.
+        settings: Settings of the model; None means no norm, sharp attention, no noise.
+        pairs: Number of pairs of each kind.
         kinds: Names of kinds; None means all.
 
     Raises:
-        InputError: for an unknown program or kind, or settings in which the task or the circuit does not survive.
+        InputError: for an unknown program or kind, or if with these settings the model does not do its task, or exact patching does
+            not separate the true edges.
     """
     chosen = Settings() if settings is None else settings
     known = read_program(program)
     names = [kind.name for kind in known.kinds]
     if unknown := [kind for kind in kinds or () if kind not in names]:
-        raise InputError(f"kinds={brief(unknown[0])}: {known.name} has {', '.join(names)}.")
+        raise InputError(f"kinds={brief(unknown[0])}: expected kinds of {known.name}, {', '.join(names)}.")
     number = whole_number(pairs, "pairs", at_least=1)
     wanted = [kind for kind in known.kinds if kinds is None or kind.name in kinds]
     return tuple(_built(known, kind, chosen, number).verify() for kind in wanted)
 
 
 def read_program(program: str | Program) -> Program:
-    """A program by its name.
+    """A program by its name; a `Program` is returned unchanged.
 
     Raises:
-        InputError: if there is none of the name.
+        InputError: for an unknown name.
     """
     if isinstance(program, Program):
         return program
@@ -253,10 +258,10 @@ def _built(program: Program, kind: Kind, settings: Settings, n_pairs: int) -> Kn
 
 
 def _edges(layout: Layout, kind: Kind) -> frozenset[tuple[str, str]]:
-    """A kind's edges by the model's names; each joins a writer of a space with a reader of it.
+    """A kind's edges with the names of the model.
 
     Raises:
-        InputError: if one does not.
+        InputError: if an edge's receiver reads no space that its sender writes.
     """
     edges = set()
     for written in kind.edges.split(", "):
@@ -282,7 +287,7 @@ def _neurons(layout: Layout, kind: Kind) -> dict[int, tuple[int, ...]]:
 
 @torch.no_grad()
 def task_accuracy(model: Any, pairs: Sequence[Pair]) -> float:
-    """In what part of runs the model predicts what the program says at the last position."""
+    """Fraction of prompts for which the model predicts the program's answer at the last position; both prompts of a pair count."""
     hits: list[bool] = []
     for length in sorted({len(pair.clean) for pair in pairs}):
         several = [pair for pair in pairs if len(pair.clean) == length]
@@ -297,6 +302,6 @@ def task_accuracy(model: Any, pairs: Sequence[Pair]) -> float:
 
 
 def auroc(is_true: Bool[np.ndarray, " edge"], scores: Float[np.ndarray, " edge"]) -> float:
-    """The area under the ROC curve: the chance that a true edge scores above a false one, ties counted half."""
+    """Area under the ROC curve: probability that a true edge scores above a false one; ties count half."""
     n_true, n_false = int(is_true.sum()), int((~is_true).sum())
     return float((rankdata(scores)[is_true].sum() - n_true * (n_true + 1) / 2) / (n_true * n_false))

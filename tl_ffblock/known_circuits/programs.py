@@ -1,8 +1,8 @@
 # Noun: compiled transformer (Lindner et al. 2023, Tracr): its programs.
-"""Programs whose circuit is known by construction. To add one, write a function here and list it in `PROGRAMS`.
+"""Programs with circuits that are known by construction. To add one, write a function here and list it in `PROGRAMS`.
 
-A program says what its heads and neurons read and write, and for each kind of pair which edges carry what differs. An edge
-that carries the same in both runs is false for that kind, though the program reads it. Token 0 is the first of every prompt.
+A program defines the spaces that its heads and neurons read and write, and for each kind of pair the true edges. An edge with the
+same values in both prompts is false for this kind, although the program reads it. Token 0 is the first of every prompt.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,37 +17,37 @@ from torch import Tensor
 from tl_ffblock.known_circuits.compiler import Head, Layout, Match, Neurons
 
 Truth: TypeAlias = Literal["clean run", "both runs", "random sets"]
-"""How a true edge is seen: patched alone in the clean run; in the larger of the effects in the clean and in the corrupted run; by
-its mean size of effect in random sets of other patched edges."""
+"""Definition of an edge's exact effect. "clean run": patched alone in the clean prompt. "both runs": the larger absolute effect in
+the clean and in the corrupted prompt. "random sets": the mean absolute effect in random sets of other patched edges."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two prompts of equally many tokens, and what is compared at the last position."""
+    """Two prompts with equally many tokens, and the tokens whose logits are compared at the last position."""
 
     clean: tuple[int, ...]
     corrupted: tuple[int, ...]
     answer: int
-    """The token that the model predicts in the clean run."""
+    """Token that the model predicts for the clean prompt."""
     foil: int
-    """The token whose logit is subtracted."""
+    """Token whose logit is subtracted."""
     corrupted_answer: int | None = None
-    """The token that the model predicts in the corrupted run, where the program says it."""
+    """Token that the model predicts for the corrupted prompt; None if the program does not define it."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Positions at which the two differ."""
+        """Positions at which both prompts differ."""
         pairs = zip(self.clean, self.corrupted, strict=True)
         return tuple(at for at, (clean, corrupted) in enumerate(pairs) if clean != corrupted)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of pair: which input differs, and the edges that carry the difference."""
+    """A kind of pair: the input that differs, and the true edges."""
 
     name: str
     edges: str
-    """Such as "tokens -> previous.v, previous -> target"."""
+    """True edges by names of the program, such as "tokens -> previous.v, previous -> target"."""
     draw: Callable[[Random], Pair]
     truth: Truth = "clean run"
     without: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Program:
-    """A program: what is compiled, and its kinds of pairs."""
+    """A program: its task, layout and kinds of pairs."""
 
     name: str
     task: str
@@ -65,7 +65,7 @@ class Program:
 
 
 def _rows(n: int, m: int, entries: Mapping[tuple[int, int], float]) -> Tensor:
-    """A matrix of zeros but for some entries."""
+    """Matrix [n m] with some entries, zero elsewhere."""
     matrix = torch.zeros(n, m)
     for at, value in entries.items():
         matrix[at] = value
@@ -73,12 +73,12 @@ def _rows(n: int, m: int, entries: Mapping[tuple[int, int], float]) -> Tensor:
 
 
 def _offset(n: int, by: int) -> Match:
-    """Attends to the position so many before."""
+    """Score of the position `by` before the query."""
     return Match("position", "position", _rows(n, n, {(i, i - by): 1.0 for i in range(by, n)}))
 
 
 def _key(space: str, size: int, scores: Mapping[int, float]) -> Match:
-    """Attends by what the key is alone, whatever the query."""
+    """Scores of keys that do not depend on the query."""
     return Match("constant", space, _rows(1, size, {(0, at): score for at, score in scores.items()}))
 
 
@@ -88,17 +88,17 @@ def _only(size: int, members: range | list[int], value: float = 1.0) -> Tensor:
 
 
 def _uniform(n: int) -> tuple[Match, ...]:
-    """Attends to all positions alike."""
+    """Equal scores of all positions."""
     return (Match("position", "position", torch.zeros(n, n)),)
 
 
 def _both(answer: int, foil: int, clean: list[int], corrupted: list[int]) -> Pair:
-    """A pair whose foil is the answer of the corrupted run."""
+    """A pair whose foil is the corrupted prompt's answer."""
     return Pair(tuple(clean), tuple(corrupted), answer, foil, foil)
 
 
 def previous_token() -> Program:
-    """The token before is copied."""
+    """A head copies the previous token."""
     v, n = 12, 9
     head = Head("previous", 0, (_offset(n, 1),), {"token": torch.eye(v)}, "output")
 
@@ -153,7 +153,7 @@ def induction() -> Program:
 
 
 def duplicate_token() -> Program:
-    """Whether the last token was there before: a head attends to the same token elsewhere, else to the first."""
+    """A head attends to an earlier occurrence of the last token, else to the first token."""
     v, n, yes, no = 12, 8, 1, 2
     content = range(3, v)
     scores = (
@@ -181,7 +181,7 @@ def duplicate_token() -> Program:
 
 
 def _heads_of_names(v: int, n: int, names: range) -> tuple[Head, ...]:
-    """Duplicate, inhibition, mover, negative and backup heads."""
+    """Duplicate-token, S-inhibition, name-mover, negative and backup heads."""
     name = _only(v, names)
     first_mention = _key("position", n, dict.fromkeys(range(3, n), -2.0))
     is_name = _key("token", v, dict.fromkeys(names, 1.0))
@@ -211,7 +211,7 @@ def _heads_of_names(v: int, n: int, names: range) -> tuple[Head, ...]:
 
 
 def indirect_object() -> Program:
-    """Duplicate, inhibition, mover, backup and negative heads, after those of Wang et al. 2023."""
+    """Duplicate-token, S-inhibition, name-mover, backup and negative heads, as in the IOI circuit of Wang et al. 2023."""
     v, n, end = 11, 8, 10
     names, fillers = range(1, 7), range(7, 10)
     heads = _heads_of_names(v, n, names)
@@ -253,7 +253,7 @@ def indirect_object() -> Program:
 
 
 def majority() -> Program:
-    """Uniform attention counts votes, two neurons decide."""
+    """A head with uniform attention counts votes, and two neurons compare them."""
     v, n = 3, 8
     count = Head("count", 0, _uniform(n), {"token": torch.tensor([[0.0], [1.0], [-1.0]])}, "count")
     decide = Neurons(
@@ -278,7 +278,7 @@ def majority() -> Program:
 
 
 def reverse() -> Program:
-    """A head attends to the position that mirrors its own."""
+    """A head attends to the mirror image of the next position, and copies its token."""
     v, n, separator, half = 12, 12, 1, 5
     mirror = Match("position", "position", _rows(n, n, {(i, 2 * half + 1 - i): 1.0 for i in range(half + 1, n - 1)}))
     head = Head("mirror", 0, (mirror,), {"token": torch.eye(v)}, "output")
@@ -297,10 +297,10 @@ def reverse() -> Program:
 
 
 def _parts_of_brackets(v: int, n: int, valid: int, invalid: int, end: int) -> tuple[Head, Neurons, Head]:
-    """Depth, its checks, and whether it ever was negative."""
+    """Head of depth, neurons of its sign, and a head for negative depth at any position."""
     depth = Head(
         "depth", 0, _uniform(n), {"token": _rows(v, 1, {(1, 0): 1.0, (2, 0): -1.0})}, "depth"
-    )  # divided by the position
+    )  # uniform attention divides it by the number of positions
     checks = Neurons(
         "checks",
         0,
@@ -322,7 +322,7 @@ def _parts_of_brackets(v: int, n: int, valid: int, invalid: int, end: int) -> tu
 
 
 def _brackets(draw: Random, k: int, *, negative: bool) -> list[int]:
-    """So many of each, whose depth is ever negative or never."""
+    """Random order of k brackets of each kind, with a negative depth at some position, or without."""
     while True:
         brackets = draw.sample([1] * k + [2] * k, 2 * k)
         depths = [sum(3 - 2 * b for b in brackets[: at + 1]) for at in range(2 * k)]
@@ -331,7 +331,7 @@ def _brackets(draw: Random, k: int, *, negative: bool) -> list[int]:
 
 
 def brackets() -> Program:
-    """Uniform attention measures depth; neurons see whether it is positive or negative, a head whether it ever was negative."""
+    """Uniform attention computes the depth, neurons its sign, and a head whether it is negative at any position."""
     v, n, valid, invalid, end, k = 6, 8, 3, 4, 5, 3
     depth, checks, ever = _parts_of_brackets(v, n, valid, invalid, end)
 
@@ -394,7 +394,7 @@ def sort() -> Program:
 
 
 def _two_heads(n: int, values: Tensor) -> tuple[Head, Head]:
-    """Heads that copy what is two positions before, and what is one before."""
+    """Heads that copy the token two positions before, and the previous one."""
     return (
         Head("first", 0, (_offset(n, 2),), {"token": values}, "first"),
         Head("second", 0, (_offset(n, 1),), {"token": values}, "second"),
@@ -402,7 +402,7 @@ def _two_heads(n: int, values: Tensor) -> tuple[Head, Head]:
 
 
 def _table(name: str, size: int, v: int, answers: Mapping[tuple[int, int], int]) -> Neurons:
-    """A neuron for each pair of what two heads copy."""
+    """One neuron per pair of values of two heads."""
     first, second, out = ({} for _ in range(3))
     for neuron, ((a, b), answer) in enumerate(answers.items()):
         first[neuron, a], second[neuron, b], out[neuron, answer] = 1.0, 1.0, 1.0
@@ -412,7 +412,7 @@ def _table(name: str, size: int, v: int, answers: Mapping[tuple[int, int], int])
 
 
 def modular_addition() -> Program:
-    """Two heads copy the numbers, a neuron for each pair of them looks up the sum."""
+    """Two heads copy the numbers, and one neuron per pair of numbers writes their sum."""
     p, n = 5, 4
     v, equals = p + 2, p + 1
     answers = {(a, b): 1 + (a + b) % p for a in range(p) for b in range(p)}
@@ -445,7 +445,7 @@ def modular_addition() -> Program:
 
 
 def exclusive_or() -> Program:
-    """Two heads copy bits, neurons compute whether they differ."""
+    """Two heads copy the bits, and neurons compute whether they differ."""
     v, n, equals = 4, 4, 3
     answers = {(a, b): 1 + (a ^ b) for a in range(2) for b in range(2)}
     values = _rows(v, 2, {(1, 0): 1.0, (2, 1): 1.0})
@@ -474,7 +474,7 @@ def exclusive_or() -> Program:
 
 
 def _facts(v: int, answers: Mapping[tuple[int, int], int]) -> Neurons:
-    """A neuron for each subject and relation."""
+    """One neuron per subject and relation."""
     k = len(answers)
     return Neurons(
         "facts",
@@ -489,7 +489,7 @@ def _facts(v: int, answers: Mapping[tuple[int, int], int]) -> Neurons:
 
 
 def lookup() -> Program:
-    """A head copies the subject to its relation, where neurons look up the object (Geva et al. 2021)."""
+    """A head copies the subject to the relation's position, where neurons write the object (key-value memories, Geva et al. 2021)."""
     v, n = 13, 5
     subjects, relations, fillers = range(1, 5), range(5, 8), range(8, 9)
     table = Random(1)
@@ -530,13 +530,13 @@ def lookup() -> Program:
 
 
 def _votes(name: str, sides: tuple[str, ...], needed: int, task: str, truth: Truth) -> Program:
-    """Heads copy a flag each; a neuron and its correction see whether so many are set."""
+    """Heads copy one flag each, and neurons compute whether `needed` or more are set."""
     n, v, neutral, flag, yes, no, end = len(sides) + 2, 6, 1, 2, 3, 4, 5
     heads = tuple(
         Head(side, 0, (_offset(n, len(sides) - at),), {"token": _rows(v, 1, {(flag, 0): 1.0})}, side)
         for at, side in enumerate(sides)
     )
-    # Rises from 0 to 1 between needed - 1 and needed, stays there; the last neuron is always on.
+    # The answer rises from 0 to 1 between needed - 1 and needed flags, and stays 1. The last neuron is always active.
     thresholds = torch.tensor([needed - 0.5, needed + 0.5, -0.5])
     reads = {side: torch.tensor([[1.0], [1.0], [0.0]]) for side in sides}
     writes = {"output": _rows(3, v, {(0, yes): 1.0, (1, yes): -2.0, (2, no): 0.5})}
@@ -552,12 +552,12 @@ def _votes(name: str, sides: tuple[str, ...], needed: int, task: str, truth: Tru
 
 
 def either() -> Program:
-    """Neurons see whether either of two flags is set: patched alone in the clean run no edge matters."""
+    """Neurons compute whether one of two flags is set; patched alone in the clean prompt, no vote has an effect."""
     return _votes("either", ("first", "second"), 1, "say whether either flag is set", "both runs")
 
 
 def two_of_three() -> Program:
-    """Neurons see whether two of three flags are set: patched alone in neither run does a vote matter."""
+    """Neurons compute whether two of three flags are set; patched alone in either prompt, no vote has an effect."""
     return _votes("two of three", ("first", "second", "third"), 2, "say whether two flags are set", "random sets")
 
 
@@ -579,4 +579,4 @@ PROGRAMS: Mapping[str, Callable[[], Program]] = {
         two_of_three,
     )
 }
-"""By name."""
+"""Functions that make the programs, by the program's name."""

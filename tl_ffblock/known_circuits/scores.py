@@ -1,13 +1,13 @@
 # Noun: benchmark of circuit discovery (Gupta et al. 2024, InterpBench; Mueller et al. 2025, MIB).
-"""Score any method that estimates edges, nodes or tokens against known circuits.
+"""Scores of methods that estimate edges, nodes or tokens, against known circuits.
 
-AUROC, average precision    of the mean size over pairs, true edges against all others
-sign                        part of true edges and pairs whose estimate has the sign of the exact effect
+AUROC, average precision    of the mean absolute estimate over pairs, true edges against all others
+sign                        fraction of true edges and pairs whose estimate has the sign of the exact effect
 error                       sum |estimate - exact| / sum |exact| over true edges and pairs
-false edges                 that score at least as high as the lowest true one: false edges at full recall
-noise                       part of the noise-only model's edges above the smallest exact effect of a true edge
+false edges                 number of false edges that score at least as high as the lowest true one (at full recall)
+noise                       fraction of the noise-only model's edges above the smallest exact effect of a true edge
 
-Of nodes and tokens they are the same.
+Measures of nodes and tokens are the same.
 """
 
 import math
@@ -38,11 +38,11 @@ from tl_ffblock.results.intervals import N_DRAWS, PERCENTILES, bootstrap_weights
 from tl_ffblock.signatures import strict
 
 ScoreMethod: TypeAlias = Callable[[Any, Tensor, Tensor, Metric], Mapping[Any, float]]
-"""`method(model, clean, corrupted, target)`: a number for every edge, by names such as ("L0H0", "L1H0.k"), for every node, "L0H0", or
-for every position; prompts are [pos]."""
+"""`method(model, clean, corrupted, target)` with prompts [pos] returns a number by edge, such as ("L0H0", "L1H0.k"), by node, such as
+"L0H0", or by position."""
 MEASURES = ("AUROC", "average precision", "sign", "error", "false edges", "noise")
 CONTROLS = ("exact", "exact, wrong sign", "shuffled")
-"""Scored in every table: the exact effects, these with the other sign, and these at edges in random order."""
+"""Controls in every table: exact effects, exact effects with the opposite sign, and exact effects at shuffled edges."""
 _CIRCUIT = ("program", "kind", "settings", "seed")
 _LABELS = (*_CIRCUIT, "of", "pairs", "method")
 
@@ -53,19 +53,19 @@ class CircuitScores(Result):
     """Scores of methods against known circuits, one row per method and known circuit."""
 
     labels: Mapping[str, tuple[str, ...]]
-    """Of rows: "program", "kind", "settings", "seed"; "of", edges, nodes or tokens; "pairs", how many; "method"."""
+    """Labels of rows: "program", "kind", "settings", "seed", "of" (edges, nodes or tokens), "pairs" (their number), "method"."""
     numbers: Mapping[str, Float[Tensor, " row"]]
-    """By measure; NaN where it is not defined: "sign" and "error" where the truth is not the clean run's."""
+    """Numbers of rows by measure; NaN if not defined, as "sign" and "error" if the truth is not "clean run"."""
 
     @classmethod
     def of(cls, table: pd.DataFrame) -> "CircuitScores":
-        """From a table as `to_dataframe` gives it.
+        """Scores from a table of `to_dataframe`.
 
         Args:
-            table: With the columns of labels and of measures.
+            table: Table with the columns of labels and measures.
 
         Raises:
-            InputError: if it has no rows, or lacks a column.
+            InputError: if the table has no rows, or lacks a column.
         """
         if missing := [name for name in (*_LABELS, *MEASURES) if name not in table]:
             raise InputError(f"a table without the column {missing[0]}: expected one of CircuitScores.")
@@ -79,13 +79,13 @@ class CircuitScores(Result):
         return pd.DataFrame({**self.labels, **{name: column.numpy() for name, column in self.numbers.items()}})
 
     def means(self, by: Sequence[str] = ("method",)) -> pd.DataFrame:
-        """Means of rows with 95 % bootstrap intervals over seeds: columns of `by`, measure, value, low, high, n known circuits.
+        """Means of rows with 95 % bootstrap intervals over seeds: columns of `by`, measure, value, low, high, n (known circuits).
 
         Args:
-            by: Labels of rows that are not averaged over.
+            by: Labels by which rows are grouped.
 
         Raises:
-            InputError: for another label, or none.
+            InputError: for an unknown label, or no label.
         """
         if not by or not {*by} <= {*_LABELS}:
             raise InputError(f"by={brief(by)}: expected some of {', '.join(_LABELS)}.")
@@ -123,15 +123,15 @@ def score(methods: Mapping[str, ScoreMethod], known: KnownCircuit, *, of: Of = "
     """Scores of methods and of controls against a known circuit, one row each.
 
     Args:
-        methods: By name. A method is called with model, clean prompt [pos], corrupted prompt [pos], target, and answers with a
-            number for every edge of the model, for every node, or for every position.
-        known: Compiled by `build`, or made of a model of your own.
-        of: What is scored: "edges"; "nodes", which are patched with all that they send; or "tokens", positions that get the other
-            prompt's token, of which those are true whose tokens differ.
+        methods: Methods by name. A method is called with model, clean prompt [pos], corrupted prompt [pos] and target. It returns a
+            number for every edge, every node, or every position.
+        known: Known circuit of `build`, or of a model of your own.
+        of: Scored items: "edges"; "nodes", patched with all edges that they send; or "tokens", positions replaced by the corrupted
+            prompt's token. True tokens are those that differ.
 
     Raises:
-        InputError: if a method has a control's name, lacks an edge, has an unknown one, gives a number that is not finite, or leaves
-            the model changed; for nodes or tokens of a kind whose edges are not seen one at a time.
+        InputError: if a method has a control's name, lacks an edge, has an unknown edge or a number that is not finite, or changes
+            the model; for nodes or tokens of a kind whose truth is not "clean run".
     """
     if taken := [name for name in methods if name in CONTROLS]:
         raise InputError(f"methods: {brief(taken[0])} is the name of a control. Use another name.")
@@ -154,7 +154,11 @@ def score(methods: Mapping[str, ScoreMethod], known: KnownCircuit, *, of: Of = "
 def _ask(
     name: str, method: ScoreMethod, known: KnownCircuit, pair: Pair, of: Of, model: Any = None
 ) -> Float[np.ndarray, " item"]:
-    """A method's numbers in the order of the model's edges or nodes, or of positions."""
+    """A method's numbers, in the order of the model's edges or nodes, or of positions.
+
+    Raises:
+        InputError: for an answer that is not one finite number per item, or a changed model.
+    """
     clean, corrupted = torch.tensor(pair.clean), torch.tensor(pair.corrupted)
     asked, tokens = known.model if model is None else model, clean[None].clone()
     before = _logits(asked, tokens)
@@ -162,21 +166,21 @@ def _ask(
     if not torch.equal(before, _logits(asked, tokens)):
         raise InputError(
             f"method {name!r} leaves the model with other logits than before, so that methods after it would be scored on another "
-            "model. Have it remove its hooks (model.reset_hooks()) and put weights back."
+            "model. Remove its hooks (model.reset_hooks()) and restore weights in the method."
         )
     items, one = known.items(of, pair), of.removesuffix("s")
     if not isinstance(answer, Mapping):
         raise InputError(
-            f"method {name!r} answers with {brief(answer)}: expected a number by {one}, {{{items[0]!r}: 0.3}}."
+            f"method {name!r} returned {brief(answer)}: expected a number by {one}, {{{items[0]!r}: 0.3}}."
         )
     if missing := [item for item in items if item not in answer]:
-        raise InputError(f"method {name!r} lacks {len(missing)} of {len(items)} {of}, {missing[0]} among them.")
+        raise InputError(f"method {name!r} lacks {len(missing)} of {len(items)} {of}, such as {missing[0]}.")
     if unknown := set(answer) - set(items):
         raise InputError(f"method {name!r}: no {one} {brief(min(unknown, key=str))} in {known.name}.")
     for item in items:
         if not _is_finite(answer[item]):
             raise InputError(
-                f"method {name!r} gives {brief(answer[item])} for {brief(item)} of {known.name}: expected finite numbers."
+                f"method {name!r} returned {brief(answer[item])} for {brief(item)} of {known.name}: expected finite numbers."
             )
     return np.array([float(answer[item]) for item in items])
 
@@ -200,7 +204,7 @@ def _measured(
     *,
     signed: bool,
 ) -> tuple[float, ...]:
-    """All measures but that of the noise-only model; sign and error where exact effects have signs."""
+    """All measures except that of the noise-only model; sign and error are NaN if exact effects are not signed."""
     size = np.abs(estimates).mean(axis=0)
     sign = error = float("nan")
     if signed:
@@ -213,7 +217,7 @@ def _measured(
 
 
 def _average_precision(true: Bool[np.ndarray, " edge"], size: Float[np.ndarray, " edge"]) -> float:
-    """The mean over true edges of the precision at each; of ties the false edges come first."""
+    """Mean over true edges of the precision at each; in ties, false edges are first."""
     order = np.lexsort((true, -size))
     hits = true[order]
     return float((hits.cumsum() / np.arange(1, len(hits) + 1))[hits].mean())
@@ -237,18 +241,18 @@ def _noise_rate(
 def package_method(
     model: Any, clean: Tensor, corrupted: Tensor, target: Metric, *, of: Of = "edges", **options: Any
 ) -> dict[Any, float]:
-    """The package's estimates of edges, nodes or tokens, as a method.
+    """Estimates of `ffb.attribution_patching` for edges, nodes or tokens, as a `ScoreMethod`.
 
     Args:
-        model: As all methods have it.
-        clean: As all methods have it.
-        corrupted: As all methods have it.
-        target: As all methods have it.
-        of: What gets a number.
-        **options: Of `ffb.attribution_patching`: rules, steps, receivers.
+        model: The model.
+        clean: Clean prompt [pos].
+        corrupted: Corrupted prompt [pos].
+        target: The target.
+        of: Scored items: "edges", "nodes" or "tokens".
+        **options: Options of `ffb.attribution_patching`: rules, steps, receivers.
 
     Raises:
-        FFBlockError: whatever `ffb.attribution_patching` raises.
+        FFBlockError: all errors of `ffb.attribution_patching`.
     """
     made = attribution_patching(model, clean, corrupted, target, edges=of == "edges", progress=False, **options)
     if of == "tokens":
@@ -265,11 +269,11 @@ def package_method(
 
 
 def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[str, ScoreMethod]:
-    """The package's methods by name: rules with integration steps, and of edges exact receivers.
+    """Methods of `ffb.attribution_patching` by name: rules with integration steps, and for edges exact receivers.
 
     Args:
-        steps: Numbers of integration steps.
-        of: What gets a number.
+        steps: Numbers of integration steps (EAP-IG).
+        of: Scored items: "edges", "nodes" or "tokens".
     """
     made: dict[str, ScoreMethod] = {}
     for rules, n_steps in product(("gradient", "patching", "path"), steps):
@@ -281,21 +285,22 @@ def package_methods(steps: Sequence[int] = (1, 5), *, of: Of = "edges") -> dict[
 
 
 NOISE = 0.05
-"""Of the grid's models with noise."""
+"""Noise of the grid's models with noise."""
 _SOFT = 6.0
 CELLS_AT_A_TIME = 20
-"""Known circuits whose rows are written together: every time the file is written whole."""
+"""Number of known circuits after which the whole file is written again."""
 
 
 @strict
 def grid(*, full: bool = False) -> tuple[tuple[str, str, Settings], ...]:
     """Program, kind and settings of every known circuit of the default grid, or of the full one.
 
-    Default: all programs x {no norm, RMSNorm} x {sharp, soft} x {no noise, noise} x 3 seeds, each kind in turn. Full: all kinds,
-    LayerNorm and gated feed-forwards, too, and 5 seeds. Seed 0 is the one that programs are developed with.
+    The default grid has all programs x {no norm, RMSNorm} x {sharp, soft} x {no noise, noise} x 3 seeds, with one kind each in
+    turn. The full grid has all kinds, also LayerNorm and gated feed-forwards, and 5 seeds. Seed 0 is not in the grids: programs
+    were developed with it.
 
     Args:
-        full: Whether it is the full one.
+        full: Whether to return the full grid.
     """
     norms: tuple[Norm, ...] = ("none", "RMS", "LN") if full else ("none", "RMS")
     cells: list[tuple[str, str, Settings]] = []
@@ -320,21 +325,21 @@ def score_grid(
     store: Path | None = None,
     progress: bool = True,
 ) -> tuple[CircuitScores, dict[str, str]]:
-    """Scores of methods against known circuits, and which of them did not survive their settings, with the reason.
+    """Scores of methods against known circuits, and the reasons why some could not be built, by name.
 
     Args:
-        methods: By name, as in `score`.
-        cells: As `grid` makes them.
-        of: What is scored, as in `score`.
-        pairs: Of every known circuit.
-        store: A csv file to which known circuits' rows are added, some at a time and all where the run ends or is stopped. Those
-            that are there are not made again; those of other cells stay there, and are not returned.
-        progress: Whether it shows a bar, or lines in a log.
+        methods: Methods by name, as in `score`.
+        cells: Program, kind and settings of each known circuit, as from `grid`.
+        of: Scored items, as in `score`.
+        pairs: Number of pairs of every known circuit.
+        store: CSV file to which rows are added, some at a time, and all at the end or an interruption. Known circuits in the file
+            are not computed again. Those of other cells stay in the file and are not returned.
+        progress: Whether to show a progress bar, or lines in a log.
 
     Raises:
-        FFBlockError: whatever a method raises.
-        InputError: for a file of other methods, another `of` or another number of pairs, or if no known circuit survives.
-        MapFileError: for a file that is not a table of scores, or has a known circuit's rows twice or in part.
+        FFBlockError: all errors of the methods.
+        InputError: for a file of other methods, another `of` or another number of pairs, or if no known circuit could be built.
+        MapFileError: for a file that is not a table of scores, or has rows of a known circuit twice or only some.
     """
     tables, done = _stored(store, methods, of, pairs)
     new, refused = list[pd.DataFrame](), dict[str, str]()
@@ -346,7 +351,7 @@ def score_grid(
         new.clear()
 
     with Progress("known circuits", len(cells), "cells", kind="lasting", shown=progress) as bar, ExitStack() as stack:
-        stack.callback(keep)  # also where the run is stopped
+        stack.callback(keep)  # also after an interruption
         for program, kind, settings in cells:
             if (program, kind, settings.name, str(settings.seed)) not in done:
                 try:
@@ -364,7 +369,7 @@ def score_grid(
     found = found[[circuit in asked for circuit in found[list(_CIRCUIT)].itertuples(index=False, name=None)]]
     if found.empty:
         raise InputError(
-            f"no known circuit survived its settings: {next(iter(refused.values()), 'none was asked for')}"
+            f"no known circuit could be built: {next(iter(refused.values()), 'expected one or more cells')}"
         )
     return CircuitScores.of(found.reset_index(drop=True)), refused
 
@@ -372,7 +377,12 @@ def score_grid(
 def _stored(
     store: Path | None, methods: Mapping[str, ScoreMethod], of: Of, pairs: int
 ) -> tuple[list[pd.DataFrame], set[tuple[str, ...]]]:
-    """What a file holds: its rows, and the known circuits they are of."""
+    """Rows of a file, and its known circuits.
+
+    Raises:
+        InputError: for scores of other methods, items or numbers of pairs.
+        MapFileError: if the file is not a table of scores, or incomplete.
+    """
     if store is None or not store.exists():
         return [], set()
     try:
@@ -381,15 +391,15 @@ def _stored(
     except ValueError as error:
         raise MapFileError(f"{store} is not a table of scores: {error} Use another file.") from error
     if other := set(table.get("method", [])) ^ {*CONTROLS, *methods}:
-        raise InputError(f"{store} holds scores of other methods: {brief(min(other))}. Use another file.")
+        raise InputError(f"{store} has scores of other methods: {brief(min(other))}. Use another file.")
     for held, number in {*zip(table["of"], table["pairs"], strict=True)} - {(of, str(pairs))}:
         raise InputError(
-            f"{store} holds scores of {held} with {number} pairs, expected {of} with {pairs}. Use another file."
+            f"{store} has scores of {held} with {number} pairs, expected {of} with {pairs}. Use another file."
         )
     for circuit, of_circuit in table.groupby(list(_CIRCUIT), sort=False, dropna=False)["method"]:
         if sorted(of_circuit) != sorted({*CONTROLS, *methods}):
             raise MapFileError(
                 f"{store} has {len(of_circuit)} rows of {' · '.join(map(str, circuit))}, expected one of each of "
-                f"{len({*CONTROLS, *methods})} methods. It was edited or joined of files: remove that known circuit's rows."
+                f"{len({*CONTROLS, *methods})} methods. The file was edited or joined. Remove the rows of this known circuit."
             )
     return [table], set(table[list(_CIRCUIT)].itertuples(index=False, name=None))

@@ -1,4 +1,4 @@
-"""One self-contained HTML page; knows neither models nor results, only the data that it is given."""
+"""Self-contained HTML pages from page data; this package imports neither models nor results."""
 
 from tl_ffblock.page.data import (
     DataBlock,

@@ -1,4 +1,4 @@
-"""What pages are made of: a text with runs and named blocks; nothing of how they were made."""
+"""Data of pages: a text, and results ("runs") with named blocks; independent of how they were computed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,41 +12,40 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.page.numbers import FULL_DIGITS, pack, pack_reachable, rounded
 
 View: TypeAlias = Literal["overview", "maps", "heads", "all", "scores", "memories", "numbers", "graph", "logit"]
-"""Ways to look at a page's data: the overview of a target, or of maps, through all layers, maps of one layer, lines of heads, every
-layer and head, attention scores term by term, cards of memories, numbers by component, a layered graph; "logit" is the former name
-of "overview"."""
-_HEADS = "maps by head: make them with heads=True, or put attention_maps beside them"
-# The kind of block that each view shows, and what a page without one lacks.
+"""Views of a page. "overview": a target or maps through all layers. "maps": maps of one layer. "heads": lines of heads. "all": every
+layer and head. "scores": attention scores by term. "memories": cards of memories. "numbers": numbers by component. "graph": a
+layered graph. "logit": former name of "overview"."""
+_HEADS = "maps by head. Use heads=True, or attention_maps as beside="
+# Kind of block that each view shows, and the end of the error without one.
 _NEEDED = {
     "maps": ("maps", "maps"),
     "heads": ("maps", _HEADS),
     "all": ("maps", _HEADS),
-    "scores": ("scores", "attention scores: put attention_scores beside the maps"),
-    "memories": ("memory", "a memory's card: put one beside the maps"),
+    "scores": ("scores", "attention scores. Pass ffb.attention_scores of the same text as beside="),
+    "memories": ("memory", "a memory's card. Pass one as beside="),
     "numbers": ("numbers", "numbers by component"),
-    "graph": ("graph", "a graph: put one of the same text (ffb.flow_graph) beside the maps"),
+    "graph": ("graph", "a graph. Pass one of the same text (ffb.flow_graph) as beside="),
     "overview": (
         "logit",
-        "several layers, or an attribution: put one of the same text (ffb.attribute) beside the maps",
+        "several layers, or an attribution. Pass one of the same text (ffb.attribute) as beside=",
     ),
 }
-# Significant digits of shares that are read.
+# Significant digits of displayed attributions.
 SHOWN_DIGITS = 4
-# Of numbers of maps and graphs, as they are sent: two more than are read, so that rounding twice gives another digit
-# to one in hundreds.
+# Significant digits of numbers of maps and graphs in the page: two more than displayed, so that double rounding changes the last
+# digit of one number in hundreds.
 MAP_DIGITS = 6
-# Of rails: all that a double holds.
+# Significant digits of tracks: all of a double.
 EXACT_DIGITS = 17
 
 
 @dataclass(frozen=True)
 class PageText:
-    """The positions that all blocks and runs of a page share.
+    """Positions of the text, common to all blocks and runs of a page.
 
-    `queries` are the positions of rows, `words` has for each position the number of its word, `special` the positions of special
-    tokens, `segments` the names of parts that readers tell apart, such as two sentences, and where each begins. Cells that a
-    `causal` model cannot reach are not sent. `named` says that labels are names of positions, whose numbers say nothing; `details`
-    are then the tokens that stand there.
+    `queries` are the positions of rows. `words` has the word number of each position. `special` are the positions of special tokens.
+    `segments` are names and first positions of segments, such as two sentences. Cells above the diagonal of a `causal` model are
+    omitted. `named` means that labels are names of positions, which have no numbers; `details` are then the tokens at them.
     """
 
     queries: tuple[int, ...]
@@ -59,20 +58,20 @@ class PageText:
     details: tuple[str, ...] = ()
 
     def is_square(self, most: int) -> bool:
-        """Whether all positions are rows, and they are no more than `most`."""
+        """Whether all positions are rows, and at most `most`."""
         return len(self.words) <= most and self.queries == tuple(range(len(self.words)))
 
     def reachable(self) -> Bool[Tensor, "query key"]:
-        """The cells that are sent."""
+        """Cells that the page has: all, or key <= query in a causal model."""
         keys, rows = torch.arange(len(self.words)), torch.tensor(self.queries)[:, None]
         return keys <= rows if self.causal else torch.ones(len(rows), len(keys), dtype=torch.bool)
 
 
 @dataclass(frozen=True)
 class DataBlock:
-    """A block with a view of its own, as JSON can hold it: scores, a memory's card, a target attributed.
+    """A block with its own view, as values for JSON: attention scores, a memory's card, an attribution.
 
-    `json["kind"]` is the form that a view of the page's scripts reads; `precision` is the largest relative error of its numbers.
+    `json["kind"]` is the format that a view reads; `precision` is the largest relative error of the numbers.
     """
 
     json: Mapping[str, Any]
@@ -94,21 +93,21 @@ def maps_labels(
     whole: bool = True,
     exact: bool = False,
 ) -> dict[str, Any]:
-    """What a page says of maps.
+    """Labels of maps on a page.
 
     Args:
-        title: What the maps are: "contributions".
-        short: One of their numbers, in a word: "norm".
-        unit: The same with its unit.
-        meaning: What a cell says, as the end of the sentence "A cell: ...".
-        axis: What the channels are.
-        of: Of heads and experts: the scope whose maps they add up to.
+        title: Name of the maps: "contributions".
+        short: Name of a number, in one word: "norm".
+        unit: Name of a number with its unit.
+        meaning: Meaning of a cell, as the end of the sentence "A cell: ...".
+        axis: Kind of the channels.
+        of: For heads and experts: the scope to whose contributions they sum.
         signed: Whether values can be negative; then there are no shares.
-        sides: Of a difference: what it is of.
-        cells: What cells are shown as when the page opens: shares of a row's sum over other tokens, or the values.
-        shares: What the values themselves are shares of; then the page makes none.
-        whole: Whether all sources of a row are on the page; else the page makes no shares of rows or columns.
-        exact: Whether they are contributions of the layers, of which the page's certificate speaks.
+        sides: Names of both sides of a difference.
+        cells: Opening display of cells: "others" (shares of the row without its own token) or "none" (values).
+        shares: "others" if values are such shares; then the page computes none.
+        whole: Whether rows have all their sources on the page; else the page computes no shares of rows or columns.
+        exact: Whether values are contributions, to which the page's certificate applies.
     """
     return {"kind": "maps", **locals()}
 
@@ -117,10 +116,10 @@ def maps_labels(
 class MapsBlock:
     """Maps of tokens by channel and layer: contributions by scope, head or expert, attention patterns, signed attributions.
 
-    `labels` are as `maps_labels` makes them. Each of `channels` has a name, a label in words, the channel before it, which it is
-    compared with, and the component between the two. `columns` are further numbers of each row, by name and channel. Each of
-    `tracks`, the rail of layers, has a title, a note, columns (channel, ref, label, words), values by channel, and whether
-    colours are stretched and columns cumulative. `coarse` says whether two digits are enough, in half the space.
+    `labels` are from `maps_labels`. Each of `channels` has a name, a label, the channel before it (for comparison), and the component
+    between both. `columns` are further numbers of each row, by name and channel. Each of `tracks` (numbers per layer) has a title, a
+    note, columns (channel, ref, label, words) and values by channel. Its flags are stretched colours and cumulative columns.
+    `coarse` means two digits, in half the space.
     """
 
     labels: Mapping[str, Any]
@@ -131,10 +130,10 @@ class MapsBlock:
     coarse: bool = False
 
     def payload(self, text: PageText) -> DataBlock:
-        """Labels, and each channel's numbers packed.
+        """Labels, and packed numbers of each channel.
 
         Raises:
-            InputError: if a table has another shape than the labels say.
+            InputError: if a table does not have the shape [layer query key] of the text.
         """
         cells = text.reachable()
         shape = (len(text.layers), *cells.shape)
@@ -142,7 +141,7 @@ class MapsBlock:
         for name, maps in by_name.items():
             if tuple(maps.shape) != shape:
                 raise InputError(
-                    f"values of {name} have shape {tuple(maps.shape)}, the page's labels say [layer query key] = {shape}."
+                    f"values of {name} have shape {tuple(maps.shape)}, expected [layer query key] = {shape}."
                 )
         opening = next((c["before"] for c in self.channels if c["component"] == "FF" and c["before"] in by_name), None)
         values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
@@ -158,11 +157,11 @@ class MapsBlock:
 
 @dataclass(frozen=True)
 class NumbersBlock:
-    """Numbers by component: shares of targets by position, maps whose rows may be layers, tables.
+    """Numbers by component: attributions by position, maps with rows such as layers, tables.
 
-    One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
-    continuation's tokens, drawn as a matrix [target, source]. Each of `maps` is as `shares_map` makes it. Each of `tables`
-    has title, note and entries. `heading` and `facts` head a page that has nothing else.
+    One of `rows` (name, value, attributions by position, sums as pairs of name and number) is an attribution. Several are tokens of a
+    continuation, drawn as a matrix [target source]. `maps` are from `shares_map`. Each of `tables` has title, note and entries.
+    `heading` and `facts` are the head of a page without other blocks.
     """
 
     heading: str = ""
@@ -172,7 +171,7 @@ class NumbersBlock:
     tables: tuple[Mapping[str, Any], ...] = ()
 
     def payload(self, _: PageText) -> DataBlock:
-        """As JSON can hold it."""
+        """The block as values for JSON."""
         maps = [rounded(each, FULL_DIGITS) | {"values": rounded(each["values"], MAP_DIGITS)} for each in self.maps]
         shown = {"rows": rounded(self.rows, FULL_DIGITS), "maps": maps, "tables": rounded(self.tables, FULL_DIGITS)}
         json = {"kind": "numbers", "heading": self.heading, "facts": self.facts, **shown}
@@ -181,12 +180,11 @@ class NumbersBlock:
 
 @dataclass(frozen=True)
 class PageNode:
-    """A node of a graph, where it lies, and what its card says.
+    """A node of a graph, with its place and the text of its card.
 
-    `label` is a word (a token), `short` what it is in a word or two, `name` the same in words, `says` the tokens that it says. By
-    target there are `shares`, its own (`own_shares`) and those that enter it from `unseen` terms that are not on the page
-    (`rest_shares`), and `ranks` (1 is the first, 0 none) and `probabilities` of the target's token. `entropy` is that of the
-    tokens, in nats; None where it says none.
+    `label` is a token, `short` a short name, `name` the full name, `says` the node's top tokens. By target: its attribution `shares`,
+    that of its own biases (`own_shares`), and that of `unseen` terms which are not on the page (`rest_shares`); `ranks` (from 1; 0
+    for none) and `probabilities` of the target's token. `entropy` is that of the node's tokens, in nats; None without tokens.
     """
 
     column: int
@@ -207,7 +205,7 @@ class PageNode:
 
 @dataclass(frozen=True)
 class PageEdge:
-    """What one node gives to another, by target `shares` and, for the slider, `weights`; some are `always` shown."""
+    """An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown."""
 
     source: int
     target: int
@@ -220,7 +218,7 @@ class PageEdge:
 
 @dataclass(frozen=True)
 class PageTarget:
-    """A number that is attributed; nodes have rank and probability of its `token`."""
+    """A target; nodes have rank and probability of its `token`."""
 
     name: str
     value: float
@@ -231,9 +229,9 @@ class PageTarget:
 class GraphBlock:
     """A layered graph.
 
-    `meaning` says what lines and colours are; `columns` are headings, `widths` units whose sizes are drawn as widths, in words;
-    without `targets` the slider goes by size. At most `shown` edges are drawn at first beside those that always are; `position`
-    is the token that is marked, `start` the node in the middle where the picture is larger than its place; -1 is none.
+    `meaning` explains lines and colours, `columns` are headings, `widths` explain units that are drawn as line widths. Without
+    `targets` the slider compares sizes. The page opens with at most `shown` edges in addition to those that are always shown.
+    `position` is the marked token, `start` the node in the centre of a picture that is larger than its frame; -1 means none.
     """
 
     heading: str
@@ -250,17 +248,17 @@ class GraphBlock:
     start: int = -1
 
     def payload(self, _: PageText) -> DataBlock:
-        """As JSON can hold it, numbers rounded to six digits, what is not finite null."""
+        """The block as values for JSON, rounded to six digits; NaN and infinity are null."""
         json: dict[str, Any] = {"kind": "graph", **rounded(asdict(self), MAP_DIGITS)}
         return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
 
 
 PageBlock: TypeAlias = MapsBlock | NumbersBlock | GraphBlock | DataBlock
-"""What a page can show of its text."""
+"""Blocks of a page."""
 
 
 def _kind_of(block: PageBlock, view: View) -> str:
-    """The kind of a block, where the view can show it."""
+    """Kind of a block; empty for maps that the view cannot show."""
     if isinstance(block, MapsBlock):
         return "maps" if view in ("maps", "overview") or block.labels["axis"] == "head" else ""
     if isinstance(block, GraphBlock):
@@ -270,9 +268,9 @@ def _kind_of(block: PageBlock, view: View) -> str:
 
 @dataclass(frozen=True)
 class PageStart:
-    """Where the page opens: a channel of the first block, the positions of a row and a column, a run and the one compared with.
+    """Opening state of a page: layer, channel of the first block, positions of row and column, run, run of comparison, view.
 
-    `heads` are the numbers of heads that are chosen, "3" or "3.7"; "" means none.
+    `heads` are the chosen heads, such as "3" or "3.7"; "" means none.
     """
 
     layer: int
@@ -287,7 +285,10 @@ class PageStart:
 
 @dataclass(frozen=True)
 class PageRun:
-    """One forward pass: a name such as "clean", tokens made visible, blocks by name; the first one's channels need no name before them."""
+    """One result on a page: its name such as "clean", visible tokens, and blocks by name.
+
+    Channels of the first block are named without their block.
+    """
 
     name: str
     tokens: tuple[str, ...]
@@ -296,11 +297,10 @@ class PageRun:
 
 @dataclass(frozen=True)
 class PageData:
-    """A page: several runs have the same blocks and channels. One without maps shows a target's overview, or numbers alone.
+    """Data of a page. All runs have the same blocks and channels. A page without maps has an overview of a target, numbers or a graph.
 
-    `certificate` is the largest completeness error with its place, None where it is unknown; `statement` is said in its place.
-    `layered` is False where the one layer is that of the whole model; then the page speaks of none. `circuitsvis` says whether
-    readers may have square maps drawn by CircuitsVis, too.
+    `certificate` is the largest completeness error with its place; None if it is not known. `statement` is shown instead. `layered`
+    is False if the only layer is the whole model; the page then shows no layer. `circuitsvis` allows CircuitsVis for square maps.
     """
 
     model: str
@@ -315,10 +315,10 @@ class PageData:
     circuitsvis: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what could not be drawn.
+        """Check runs and the opening view.
 
         Raises:
-            InputError: if runs differ in tokens or blocks, or the page opens in a view of what is not there.
+            InputError: if runs differ in number of tokens or in blocks, or if there is no block for the opening view.
         """
         n, first = len(self.text.words), self.runs[0].blocks
         for run in self.runs:
@@ -334,7 +334,7 @@ class PageData:
             raise InputError(f'view="{view}": this page lacks {lacking}.')
 
     def payload(self) -> dict[str, Any]:
-        """Labels and packed numbers as JSON can hold them, under the names that the page's scripts read."""
+        """Labels and packed numbers as values for JSON, with the keys that the page's scripts read."""
         sent = [
             {name: b if isinstance(b, DataBlock) else b.payload(self.text) for name, b in run.blocks.items()}
             for run in self.runs
@@ -368,13 +368,13 @@ def numbers_page(
     *,
     statement: str = "",
 ) -> PageData:
-    """The page of numbers alone.
+    """Data of a page with numbers only.
 
     Args:
-        model: The model's name.
+        model: Name of the model.
         block: The numbers.
-        tokens: Of the text, made visible; none where numbers are of no text, or of several.
-        statement: What is known of the numbers, in a sentence.
+        tokens: Visible tokens of the text; none if numbers are of no text, or of several.
+        statement: Sentence on the numbers.
     """
     text = PageText(queries=(), layers=(0,), causal=False, words=tuple(range(len(tokens))))
     start = PageStart(0, "", 0, 0, view="numbers")
@@ -393,25 +393,25 @@ def shares_map(
     """A signed map of a `NumbersBlock`.
 
     Args:
-        title: Of the map.
-        note: What a cell is.
-        rows: What a row is called, and the rows' names.
-        columns: Likewise.
-        values: [row column].
-        details: By "row,column" the names and numbers of what a cell is made of.
+        title: Title of the map.
+        note: Meaning of a cell.
+        rows: Name of the row axis, and labels of the rows.
+        columns: Name of the column axis, and labels of the columns.
+        values: Numbers [row column].
+        details: By "row,column": names and numbers of a cell's details.
     """
     named = {"title": title, "note": note, "row": rows[0], "column": columns[0], "rows": rows[1], "columns": columns[1]}
     return named | {"values": values, "details": details or {}}
 
 
 def graph_page(model: str, block: GraphBlock, tokens: tuple[str, ...], provenance: Mapping[str, str]) -> PageData:
-    """The page of a graph alone.
+    """Data of a page with a graph only.
 
     Args:
-        model: The model's name.
+        model: Name of the model.
         block: The graph.
-        tokens: Of the text, made visible; none where the graph is of several.
-        provenance: What made it.
+        tokens: Visible tokens of the text; none if the graph is of several texts.
+        provenance: Settings of the computation.
     """
     text = PageText(queries=(), layers=(0,), causal=False, words=tuple(range(len(tokens))))
     at = max(0, block.position)

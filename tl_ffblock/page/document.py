@@ -1,4 +1,4 @@
-"""One self-contained page: template, style, scripts and data, under a strict content policy; views are drawn in assets/*_view.js."""
+"""A self-contained page: template, style, scripts and data, with a strict content security policy; views are in assets/*_view.js."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tl_ffblock.page.data import PageData
 
-# Tokens up to which a page offers CircuitsVis: three maps of 64 x 64 take it a second or two (benchmarks/page.py).
+# Largest number of tokens for CircuitsVis: it draws three maps of 64 x 64 in one to two seconds (benchmarks/page.py).
 LARGEST = 64
 _COMPONENT = Template(
     '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="$policy">'
@@ -30,18 +30,18 @@ CircuitsVis.render("view", CircuitsVis[given.component], given.properties);
 
 
 def page(data: PageData, *, circuitsvis: bool = True) -> str:
-    """One HTML page that asks nothing of any network.
+    """HTML of a page without network access.
 
-    Tokens reach the page as data only: the content policy lets no script run but those put here, each named by its hash.
+    Tokens are in the page as data only. The content security policy allows only the scripts of this function, by their hashes.
 
     Args:
-        data: What is shown.
-        circuitsvis: Whether maps that say so may be drawn by CircuitsVis, too, where they are square and of up to `LARGEST` tokens:
-            it draws every cell as an object. The bundle then lies deflated in the page, runs when asked for, and adds half a megabyte.
+        data: Data of the page.
+        circuitsvis: Whether to offer CircuitsVis, for data with `circuitsvis` and square maps of up to `LARGEST` tokens (it draws every
+            cell as an object). Its compressed bundle adds half a megabyte to the page, and runs on request.
 
     Raises:
-        InputError: if a block's numbers do not fit the labels.
-        ModuleNotFoundError: if CircuitsVis is asked for and not installed.
+        InputError: if numbers of a block do not fit its labels.
+        ModuleNotFoundError: if CircuitsVis is offered and not installed.
     """
     offered = circuitsvis and data.circuitsvis and data.text.is_square(LARGEST)
     bundles = [bundle()] if offered else []
@@ -51,7 +51,7 @@ def page(data: PageData, *, circuitsvis: bool = True) -> str:
 def component_page(
     component: Literal["AttentionPattern", "AttentionHeads"], properties: dict[str, Any], *, heading: str
 ) -> str:
-    """A page with a component of CircuitsVis; tokens and heading reach it as data and cannot become markup.
+    """HTML of a page with a component of CircuitsVis. Tokens and heading are data and cannot become markup.
 
     Raises:
         ModuleNotFoundError: if CircuitsVis is not installed.
@@ -67,12 +67,12 @@ def component_page(
 
 
 def bundle() -> str:
-    """The script of the installed CircuitsVis, which defines a global of that name, ready to stand inside a script element.
+    """Script of the installed CircuitsVis, which defines a global of this name, for use inside a script element.
 
-    Its Python functions are not used: they ask google.com at every display and do not escape tokens.
+    The Python functions of CircuitsVis are not used: they request google.com at every display, and do not escape tokens.
 
     Raises:
-        ModuleNotFoundError: if CircuitsVis is not installed or ships no bundle.
+        ModuleNotFoundError: if CircuitsVis is not installed, or has no bundle.
     """
     try:
         wheel = importlib.metadata.distribution("circuitsvis")
@@ -88,15 +88,15 @@ def bundle() -> str:
 def document(
     body: str, title: str, payload: dict[str, Any], script: str, style: str, bundles: Sequence[str] = ()
 ) -> str:
-    """A page of ours: the head that all have, then a body of its own.
+    """HTML of a page with the common head and its own body.
 
     Args:
-        body: The body's file in `assets/`.
-        title: The window's title until the script writes another.
-        payload: What the script finds as data.
-        script: The page's script.
-        style: Its style.
-        bundles: Scripts of CircuitsVis that may run when they are asked for; they lie deflated in the page.
+        body: File of the body in `assets/`.
+        title: Title of the window until the script sets another.
+        payload: Data for the script.
+        script: Script of the page.
+        style: Style sheet of the page.
+        bundles: Scripts of CircuitsVis that may run on request; they are compressed in the page.
     """
     head = Template(asset("head.html")).substitute(policy=policy([script, *bundles], style), title=title, style=style)
     deflated = [base64.b64encode(zlib.compress(script.encode("utf-8"), 9)).decode("ascii") for script in bundles]
@@ -106,23 +106,23 @@ def document(
 
 
 def to_json(payload: dict[str, Any]) -> str:
-    """JSON that cannot end or open a script element, whatever the tokens say."""
+    """JSON text that cannot close or open a script element, with any tokens."""
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def script_of() -> str:
-    """The page's script: the modules beside it, joined and made small (CONTRIBUTING.md)."""
+    """Script of the page: the modules in assets/, bundled and minified (CONTRIBUTING.md)."""
     return asset("page.bundle.js").partition("\n")[2]
 
 
 def style_of() -> str:
-    """The page's style: the sheet beside it, made small (CONTRIBUTING.md)."""
+    """Style sheet of the page, minified (CONTRIBUTING.md)."""
     return asset("page.bundle.css").partition("\n")[2]
 
 
 def policy(scripts: list[str], style: str) -> str:
-    """The content policy under which exactly these scripts and this style run, and nothing is loaded."""
+    """Content security policy that allows exactly these scripts and this style, and loads nothing."""
     allowed = " ".join(_hash(script) for script in scripts)
     return f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -132,5 +132,5 @@ def _hash(text: str) -> str:
 
 
 def asset(name: str) -> str:
-    """A file of the page's own."""
+    """Text of a file in assets/."""
     return (files("tl_ffblock.page") / "assets" / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A page inside a notebook cell."""
+"""A page in a notebook cell."""
 
 import base64
 import zlib
@@ -11,9 +11,9 @@ from typing import Any
 from tl_ffblock.errors import InputError
 from tl_ffblock.files import write_atomically
 
-# The page lies deflated in the output, a third as large; a few lines of script outside its frame unpack it into the frame, follow
-# its height, and take the still picture away. A notebook that is not trusted strips frame and script, and the picture stays
-# with a line that says why. Sandboxed, the frame may run its scripts and save files, nothing else.
+# The page is compressed in the output, to a third of its size. A short script outside the frame decompresses it into the frame, sets
+# the frame's height, and removes the still picture. A notebook that is not trusted removes frame and script; the picture and a line
+# of text stay. The sandbox allows scripts and downloads only.
 _FRAME = Template(
     "<div><div>$still<p>Run this cell, or trust the notebook, to use the page.</p></div>"
     '<iframe title="$title" sandbox="allow-scripts allow-downloads" data-tl-ffblock="$page" style="width: 100%; height: ${height}px; '
@@ -31,7 +31,7 @@ _FRAME = Template(
     "frame.srcdoc = await new Response(stream).text(); frame.previousElementSibling.remove(); })();</script></div>"
 )
 _STILL = Template('<img src="data:image/png;base64,$png" alt="$title" style="max-width: 100%">')
-# Pixels that a frame grows to; then it scrolls.
+# Largest height of a frame in pixels; a higher page scrolls.
 MOST = 4000
 _WIDGET = """
 function render({ model, el }) {
@@ -63,18 +63,18 @@ export default { render };
 
 @dataclass(frozen=True, repr=False)
 class PageView:
-    """A page as the result of a notebook cell; elsewhere `save` writes it to a file."""
+    """A page that a notebook cell displays; `save` writes it to a file."""
 
     html: str
-    """The page itself."""
+    """HTML of the page."""
     height: int = 820
-    """Pixels of the frame before the page says how high it is."""
+    """Height of the frame in pixels, until the page reports its own."""
     title: str = "contribution maps"
     still: bytes | None = None
-    """A PNG for readers that show no frames, as a PDF of the notebook or one that is not trusted; None where there is none."""
+    """PNG for viewers that show no frames, such as a PDF of the notebook or an untrusted notebook; None means no picture."""
 
     def save(self, path: str | Path) -> Path:
-        """Write the page to a file, as a whole or not at all.
+        """Write the page to a file, completely or not at all, and return its path.
 
         Raises:
             InputError: if the folder does not exist, or the path is not that of a regular file.
@@ -82,9 +82,9 @@ class PageView:
         return write_atomically(path, self.html.encode("utf-8"))
 
     def widget(self) -> Any:
-        """The page as a widget that tells Python what its reader selects: `widget.selection` is a dict, kept up to date.
+        """The page as a widget. `widget.selection` is a dict of the current selection on the page.
 
-        Another page that is set as `widget.page` is drawn in its place.
+        Set `widget.page` to the HTML of another page to show it instead.
 
         Raises:
             ModuleNotFoundError: if anywidget is not installed.
@@ -93,9 +93,7 @@ class PageView:
             import anywidget
             import traitlets
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                "a page that tells Python its selection needs anywidget: pip install anywidget"
-            ) from error
+            raise ModuleNotFoundError("a widget needs anywidget: pip install anywidget") from error
 
         texts, numbers = (
             dict.fromkeys(("page", "title"), traitlets.Unicode),
@@ -118,7 +116,7 @@ class PageView:
         return _FRAME.substitute(title=title, page=page, height=int(self.height), most=MOST, still=still)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """What notebooks store: the frame, a still picture, a line of text; each reader takes the richest it can show."""
+        """Formats that a notebook stores: frame, still picture, and a line of text. Viewers choose the richest one they support."""
         bundle = {"text/html": self._repr_html_(), "text/plain": repr(self)}
         if self.still is not None:
             bundle["image/png"] = base64.b64encode(self.still).decode("ascii")
@@ -129,13 +127,13 @@ class PageView:
 
 
 def iframe(html: str, height: int = 820, title: str = "contribution maps", still: bytes | None = None) -> PageView:
-    """The page in a sandboxed frame of its own, apart from the notebook's style and scripts, as high as its content.
+    """The page in a sandboxed frame, isolated from the notebook's style and scripts, as high as its content.
 
     Args:
-        html: The page.
-        height: Pixels of the frame until the page says how high it is.
-        title: What readers that speak call the frame.
-        still: A PNG for readers that show no frames.
+        html: HTML of the page.
+        height: Height of the frame in pixels, until the page reports its own.
+        title: Title of the frame, for screen readers.
+        still: PNG for viewers that show no frames.
 
     Raises:
         InputError: if `height` is not positive.

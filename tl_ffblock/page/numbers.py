@@ -1,12 +1,12 @@
-"""Tables of numbers as short text for the page.
+"""Compression of tables of numbers to text for the page.
 
-1. A number becomes a code on a logarithmic scale from the smallest size of its layer on: 65 534 codes in two bytes (254 in
-   one), half of them negative where signs can differ. Code 0 is zero, the last code NaN. Steps are not finer than a reader
-   sees, because coarse ones deflate better.
-2. What is below `FLOOR` (of one byte `COARSE_FLOOR`) of its layer's largest counts as zero.
-3. A table may be sent as its codes' difference to those of another: neighbouring scopes are alike, which saves a third.
-4. All high bytes stand before all low ones, which deflates better; then base64.
-5. A causal map sends only the cells that can be reached, row by row.
+1. A number becomes a code on a logarithmic scale that begins at the smallest size of its layer. There are 65 534 codes in two bytes
+   (254 in one), half of them negative if signs differ. Code 0 is zero, the last code is NaN. Steps are not finer than displayed
+   digits, because coarse steps compress better.
+2. Numbers below `FLOOR` (with one byte `COARSE_FLOOR`) of their layer's largest become zero.
+3. A table can be stored as the difference of its codes from another's: neighbouring scopes are similar, which saves a third.
+4. All high bytes are before all low bytes, which compresses better. The result is text in base64.
+5. A causal map only has reachable cells, row by row.
 """
 
 import base64
@@ -21,20 +21,20 @@ from torch import Tensor
 
 FLOOR = 1e-9
 COARSE_FLOOR = 1e-4
-# Ratio of neighbouring codes, less one: three digits are sure.
+# Smallest ratio of neighbouring codes minus 1: three digits are exact.
 STEP = 2e-4
-# Of numbers of which there are few: whatever a float32 holds, so that nothing is rounded twice.
+# Significant digits of single numbers: all of a float32, so that nothing is rounded twice.
 FULL_DIGITS = 9
-# The same for maps of more than `LONG` cells: three digits, the last one by half.
+# Smallest step for maps of more than `LONG` cells: three digits, the last one up to half a unit.
 LONG_STEP = 1e-3
 LONG = 64 * 64
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A table as the page's script `numbers.js` reads it: the packed codes and what turns them into numbers again.
+    """A packed table for the page's script `numbers.js`: the codes and the parameters of their scale.
 
-    `precision` is the largest relative error of a number, `codes` are those before they were compressed.
+    `precision` is the largest relative error of a number, `codes` are the codes before compression.
     """
 
     payload: dict[str, Any]
@@ -45,12 +45,12 @@ class Packed:
 def pack(
     table: Float[Tensor, "layer ..."], *, coarse: bool = False, reference: tuple[str, Packed] | None = None
 ) -> Packed:
-    """A table with one scale for each layer.
+    """A packed table, with one scale per layer.
 
     Args:
         table: The numbers.
-        coarse: Whether a number takes one byte and not two.
-        reference: Name and codes of a table of the same shape to send differences to; not for coarse ones.
+        coarse: Whether a number has one byte and not two.
+        reference: Name and codes of a table of the same shape, from which differences are stored; not with `coarse`.
     """
     numbers = table.detach().cpu().double().numpy().reshape(len(table), -1)
     signed = bool((numbers < 0).any())
@@ -78,29 +78,29 @@ def pack_reachable(
     coarse: bool = False,
     root: str | None = None,
 ) -> dict[str, Packed]:
-    """Maps of all layers by channel, the cells that can be reached.
+    """Packed maps by channel, with the reachable cells only.
 
-    All but `root` (the first where it is None) are sent as difference to their neighbour on the side of `root`, so that it
-    and its neighbours, which a page opens with, need few others to be unpacked.
+    All except `root` (None: the first) are stored as the difference from their neighbour towards `root`. The page opens with `root`
+    and its neighbours, which then need few others to be unpacked.
     """
     names = list(maps)
     at = names.index(root or names[0])
     neighbours = {name: names[i - 1] if i > at else names[i + 1] for i, name in enumerate(names) if i != at}
     packed: dict[str, Packed] = {}
-    for name in [*names[at:], *reversed(names[:at])]:  # from the root on, so that each one's neighbour is there
+    for name in [*names[at:], *reversed(names[:at])]:  # from the root outwards: each neighbour is packed before
         known = None if coarse or name not in neighbours else (neighbours[name], packed[neighbours[name]])
         packed[name] = pack(maps[name].cpu()[:, cells], coarse=coarse, reference=known)
     return {name: packed[name] for name in names}
 
 
 def _folded(differences: Int64[np.ndarray, "layer cell"]) -> Int64[np.ndarray, "layer cell"]:
-    """Differences modulo 2**16 so that small ones of either sign are small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4."""
+    """Differences modulo 2**16, with small ones of both signs as small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4."""
     wrapped = (differences + 32768) % 65536 - 32768
     return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """Plain data of tables with their numbers rounded to so many significant digits; what is not finite becomes None."""
+    """Nested data with tensors as lists and floats rounded to some significant digits; NaN and infinity become None."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().double().tolist()
     if isinstance(value, Mapping):
@@ -115,7 +115,7 @@ def rounded(value: Any, digits: int) -> Any:
 def _codes(
     numbers: Float64[np.ndarray, "layer cell"], levels: int, last: int, floor: float, finest: float
 ) -> tuple[Int64[np.ndarray, "layer cell"], Float64[np.ndarray, " layer"], Float64[np.ndarray, " layer"]]:
-    """Codes, the logarithm of the smallest size of each layer that is told apart from zero, and steps; 0 for a layer of zeros."""
+    """Codes, and for each layer the logarithm of its smallest size above the floor and the step; zeros for a layer of zeros."""
     sizes = np.where(np.isfinite(numbers), np.abs(numbers), 0.0)
     largest = sizes.max(axis=1, initial=0.0)
     kept = np.where((sizes >= floor * largest[:, None]) & (sizes > 0), sizes, np.inf)

@@ -300,7 +300,7 @@ def _several(maps: Any) -> list[TokenMaps]:
     for result in given:
         if isinstance(result, AverageMaps) or not (isinstance(result, TokenMaps) or hasattr(result, "token_maps")):
             raise InputError(
-                f"{_EXPECTED} One of them is a {type(result).__name__}; for attributions and estimates of patching use "
+                f"{_EXPECTED} One of them is of type {type(result).__name__}; for attributions and estimates of patching use "
                 "ffb.average_shares."
             )
     return [result if isinstance(result, TokenMaps) else result.token_maps() for result in given]

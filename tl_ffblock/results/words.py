@@ -59,7 +59,7 @@ def group_tokens(result: Any, groups: Groups = None, *, text: str | None = None)
     maps = result if isinstance(result, TokenMaps) else getattr(result, "token_maps", lambda: None)()
     if not isinstance(maps, TokenMaps):
         raise InputError(
-            f"result is a {type(result).__name__}: expected TokenMaps, or a result with a method token_maps."
+            f"result is of type {type(result).__name__}: expected TokenMaps, or a result with a method token_maps."
         )
     members, labels = _groups(maps.tokens, groups, text)
     if maps.signed and ("contributions" in maps.kind or "value-weighted" in maps.kind):

@@ -1,4 +1,4 @@
-"""Pages and figures of results, registered by the type of the result: what draws is apart from what is drawn."""
+"""Pages, figures and panels of results, registered by the type of the result. Results do not import this package."""
 
 from tl_ffblock.page import PageData, PageView, iframe, page as page
 from tl_ffblock.views import graphs as graphs, maps as maps, shares as shares
@@ -10,5 +10,5 @@ __all__ = ["figure_of", "page_of", "panel_of"]
 
 
 def page_view(data: PageData, height: int) -> PageView:
-    """A page in a notebook cell, without CircuitsVis, with a still picture of what it opens with."""
+    """A page for a notebook cell, without CircuitsVis, with a still picture of its opening view."""
     return iframe(page(data, circuitsvis=False), height=height, title=data.heading, still=still_of(data))

@@ -1,4 +1,4 @@
-"""Matplotlib figures of every kind of page, with its colours and numbers, and of results with a figure of their own."""
+"""Matplotlib figures: of the opening view of every kind of page, in its colours, and of results with figures of their own."""
 
 import importlib.util
 import io
@@ -35,38 +35,38 @@ from tl_ffblock.signatures import strict
 from tl_ffblock.views.registry import figure_of, page_of
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
-# Colours end at this percentile of the cells of other tokens, so that they do not hang on one cell.
+# Colour scales end at this percentile of absolute values, so that they do not depend on one cell.
 PERCENTILE = 99
 DPI = 100
-# Different colours of a PNG, which is half as large as with all.
+# Colours of a PNG; with all colours it would be twice as large.
 COLOURS_OF_PNG = 128
-# Inches of a still picture; a higher figure has fewer dots per inch.
+# Largest height of a still picture in inches at full resolution; a higher figure has fewer dots per inch.
 STILL_HEIGHT = 3.6
-# Points of type between the labels of two ticks, and letters per inch of titles and of captions.
+# Smallest distance in points between labels of ticks; characters per inch of titles and of captions.
 LABEL_STEP, TITLE_LETTERS, CAPTION_LETTERS = 6.5, 15.5, 21.0
-# Inches per line of a title and of a caption, by which a figure grows.
+# Inches that a line of a title and of a caption adds to a figure's height.
 TITLE_LINE, CAPTION_LINE = 0.15, 0.115
-# Letters; longer texts are cut.
+# Numbers of characters above which texts are cut.
 LONGEST_LABEL, LONGEST_TITLE, LONGEST_CAPTION = 16, 160, 600
-# Inches from which on a figure is as wide as two columns, and has room for three maps beside each other.
+# Width in inches from which a figure has three maps next to each other.
 WIDE = 5.0
-# Of one map, its height over its width.
+# Height of a single map over its width.
 MAP_SHAPE = 0.8
-# Rows of a table that are drawn as bars, and lines of one head.
+# Largest numbers of bars of a table, and of lines of one head.
 MOST_BARS, MOST_HEAD_LINES = 24, 300
 SIGNS = "Orange raises, violet lowers it."
-# Points of a scatter plot that are named, the largest.
+# Largest number of labelled points of a scatter plot.
 MOST_NAMED = 8
-# Parts of an axis that names of points are apart, four times as many along the other.
+# Smallest vertical distance between labels of points, as a fraction of the axis; the horizontal one is four times as large.
 LEAST_APART = 0.04
-# Arcs of the overview: how many, the least share of the widest stream, and how many have names.
+# Arcs of the overview: largest number, smallest size as a fraction of the widest stream, number of labelled ones.
 MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
-# Parts of the overview's height between the names of arcs.
+# Distance between labels of arcs, as a fraction of the overview's height.
 NAME_ROWS = 0.06
 NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
-# Edges of a graph that are drawn, the largest, and nodes of it with their names.
+# Largest numbers of drawn edges of a graph, and of its labelled nodes.
 MOST_LINES, MOST_NODE_NAMES = 600, 12
-# Vermilion, blue, orange and grey: kinds of predictors.
+# Colours of kinds of predictors: vermilion, blue, orange and grey.
 COLOUR_OF = {"map of what is edited": COLOURS[5], "other maps": COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
 
 Cells = Float64[np.ndarray, "row column"]
@@ -82,7 +82,7 @@ def still_of(data: PageData) -> bytes | None:
     """PNG with few colours of a page's opening view; None without Matplotlib."""
     if importlib.util.find_spec("matplotlib") is None:
         return None
-    from PIL import Image  # which Matplotlib needs, too
+    from PIL import Image  # a requirement of Matplotlib
 
     drawn, small = io.BytesIO(), io.BytesIO()
     figure = page_figure(data)
@@ -100,9 +100,9 @@ def validation_figure(
     """Figure of the mean rho over layers of every predictor, one panel per effect, with 95 % intervals.
 
     Args:
-        result: Cells with their predictors and effects.
+        result: Effects and predictors of cells.
         cells: Cells that are correlated.
-        width: Inches; None means by the number of panels.
+        width: Inches; None means a width that depends on the number of panels.
     """
     from matplotlib.lines import Line2D
 
@@ -171,12 +171,12 @@ def circuit_figure(result: CircuitFaithfulness, *, width: float | None = None) -
 @figure_of.register(EdgeEffects)
 @strict
 def effects_figure(result: EdgeEffects, *, against: EdgeGraph | None = None, width: float | None = None) -> Any:
-    """Figure of estimates of edges over their measured effects, or without estimates the graph.
+    """Scatter plot of estimated over measured effects of edges, or without estimates a figure of the graph.
 
     Args:
         result: Measured effects.
         against: Edges of `attribution_patching(edges=True)`.
-        width: Inches; None means one column of a paper, of the graph two.
+        width: Inches; None means one column of a paper, for the graph two.
     """
     if against is None:
         return page_figure(page_of(result), width)
@@ -209,12 +209,12 @@ def page_figure(data: PageData, width: float | None = None) -> Any:
 
 
 def maps_figure(data: PageData, against: str | None = None, width: float | None = None) -> Any:
-    """Figure of the map with which a page opens, or before, after and difference; cells are shares if the page's are.
+    """Figure of the map with which a page opens, or of two maps and their difference; cells are shares if the page's are.
 
     Args:
         data: Data of the page.
-        against: Channel to compare with; None means none.
-        width: Inches; None means one column of a paper for one map, two for three.
+        against: Channel to compare with; None means one map only.
+        width: Inches; None means one column of a paper for one map, two columns for three.
     """
     run, start = data.runs[data.start.run], data.start
     block = next(block for block in run.blocks.values() if isinstance(block, MapsBlock))
@@ -251,7 +251,7 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
 
 
 def _cells(data: PageData, block: MapsBlock, channel: str, shared: bool, layer: int | None = None) -> Cells:
-    """A channel's map of a layer, of the one that the page opens at where it is None; NaN where nothing is reached."""
+    """Map of a channel [query key] at a layer (None: the layer at which the page opens); NaN at cells that are not reachable."""
     there, row = data.text.reachable(), data.text.layers.index(data.start.layer if layer is None else layer)
     if shared:
         there = others_of(there, data.text.queries)
@@ -260,13 +260,13 @@ def _cells(data: PageData, block: MapsBlock, channel: str, shared: bool, layer: 
 
 
 def _panel_title(channel: Mapping[str, str | None]) -> str:
-    """The channel in words, with its name below."""
+    """Label of a channel, with its name on a second line."""
     name, label = str(channel["name"]), str(channel["label"])
     return name if label == name else f"{label}\n({name})"
 
 
 def _map_places(panels: int, width: float, rows_per_column: float, room: float) -> tuple[Any, list[Any], list[Any]]:
-    """Axes of one map or three, and where the scale of each is: in a narrow figure the third map is below the first two."""
+    """Figure, axes of one or three maps, and places of their colour bars; in a narrow figure the third map is on a second row."""
     across = 1 if panels == 1 else 3 if width >= WIDE else 2
     down = 1 if panels != 3 or width >= WIDE else 2
     if panels == 1:
@@ -283,7 +283,7 @@ def _map_places(panels: int, width: float, rows_per_column: float, room: float) 
 
 
 def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> Any:
-    """Maps of all layers and heads, small, on one scale."""
+    """Figure of small maps of all layers and heads, on one scale."""
     names, layers = [str(channel["name"]) for channel in block.channels], data.text.layers
     there = data.text.reachable()
     maps = torch.stack([block.values[name].detach().cpu().double() for name in names], dim=1).where(there, torch.nan)
@@ -308,7 +308,7 @@ def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> 
 
 
 def _head_figure(data: PageData, block: MapsBlock, width: float | None) -> Any:
-    """The lines of one head between tokens: destinations to the left, sources to the right."""
+    """Figure of the lines of one head: from query tokens on the left to key tokens on the right."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba
 
@@ -352,27 +352,31 @@ def heat_map(
     """Heat map of a table of numbers as a Matplotlib figure. Colours end at the 99th percentile of absolute values; NaN is grey.
 
     Args:
-        values: [row column], such as [layer head], [layer position], [layer neuron]: a tensor, an array, or a pandas table with
-            one number per cell, such as `table.pivot(index="layer", columns="channel", values="previous")`, with its labels.
-        rows: A label per row; None means those of the table, else numbers.
-        columns: A label per column, likewise.
-        title: Above the figure; None means none.
-        row: What a row is.
-        column: What a column is.
-        unit: What the numbers are.
+        values: Numbers [row column], such as [layer head], [layer position] or [layer neuron]: a tensor, an array, or a pandas
+            table with labels and one number per cell, such as
+            `table.pivot(index="layer", columns="channel", values="previous")`.
+        rows: One label per row; None means those of the table, else numbers from 0.
+        columns: One label per column; None means those of the table, else numbers from 0.
+        title: Text above the figure; None means none.
+        row: Label of the vertical axis.
+        column: Label of the horizontal axis.
+        unit: Label of the colour bar.
         signed: Whether colours have two ends, with white at 0; None means if a number is negative.
         width: Inches; None means one column of a paper.
-        caption: Below the figure; None means none.
+        caption: Text below the figure; None means none.
+
+    Returns:
+        A Matplotlib figure.
 
     Raises:
-        InputError: if the values do not have two axes, or there is not one label per row and column.
+        InputError: if the values do not have two axes or are not numbers, or if there is not one label per row and column.
     """
     table = values if isinstance(values, pd.DataFrame) else pd.DataFrame(_numbers(values, 2))
     labels = [table.index if rows is None else rows, table.columns if columns is None else columns]
     if tuple(map(len, labels)) != table.shape:
         raise InputError(
-            f"heat_map: {len(labels[0])} rows and {len(labels[1])} columns are named, the values have {table.shape[0]} and "
-            f"{table.shape[1]}: expected one label for each."
+            f"heat_map: {len(labels[0])} labels of rows and {len(labels[1])} of columns, the values have {table.shape[0]} and "
+            f"{table.shape[1]}: expected one label per row and column."
         )
     cells = table.to_numpy(dtype=float)
     wide, high = _inches(width, COLUMN), min(2.6, max(0.6, 0.11 * len(cells)))
@@ -408,15 +412,15 @@ def scatter(
         labels: One name per item; the `MOST_NAMED` items with the largest values are labelled.
         title: Title above the figure; r and the number of items are added.
         width: Inches; None means one column of a paper.
-        caption: Below the figure; None means none.
+        caption: Text below the figure; None means none.
 
     Raises:
-        InputError: if both differ in shape, or have no finite numbers in common.
+        InputError: if both differ in shape, or if no item has two finite numbers.
     """
     one, two = _numbers(first), _numbers(second)
     if one.shape != two.shape or not (known := np.isfinite(one) & np.isfinite(two)).any():
         raise InputError(
-            f"scatter of {one.shape} and {two.shape} numbers: expected two of one shape, with finite numbers."
+            f"scatter of shapes {one.shape} and {two.shape}: expected two arrays of one shape, with finite numbers."
         )
     x, y = one[known], two[known]
     wide = _inches(width, COLUMN)
@@ -436,7 +440,7 @@ def scatter(
 def _apart(
     x: Float64[np.ndarray, " point"], y: Float64[np.ndarray, " point"], order: Int64[np.ndarray, " point"]
 ) -> list[int]:
-    """Numbers of points in an order, without those so near an earlier one that their names would lie on each other."""
+    """Indices of points in an order, without those so near an earlier one that their labels would overlap."""
     wide, high = (LEAST_APART * (np.ptp(axis) or 1.0) for axis in (x, y))
     kept: list[int] = []
     for at in order.tolist():
@@ -459,23 +463,23 @@ def lines(
     """Lines by layer as a Matplotlib figure.
 
     Args:
-        values: By name a number per layer.
-        title: Above the figure; None means none.
-        xlabel: What lies along the lines.
-        ylabel: What the numbers are.
-        x: Labels along the lines; None means numbers from 0.
+        values: Lines by name, each [layer].
+        title: Text above the figure; None means none.
+        xlabel: Label of the horizontal axis.
+        ylabel: Label of the vertical axis.
+        x: Labels of the layers; None means numbers from 0.
         width: Inches; None means one column of a paper.
-        caption: Below the figure; None means none.
+        caption: Text below the figure; None means none.
 
     Raises:
-        InputError: if there is no line, or lines have more than one axis or no number.
+        InputError: if there is no line, or if a line has no number or several axes.
     """
     drawn = {name: _numbers(line, 1) for name, line in values.items()}
     if not drawn:
-        raise InputError("lines: expected one line or more by name, each a number per layer.")
+        raise InputError("lines: expected one or more lines by name, each with one number per layer.")
     wide = _inches(width, COLUMN)
     figure = layer_lines(drawn, ylabel=ylabel, xlabel=xlabel, width=wide)
-    for legend in figure.legends:  # which lies where the title is
+    for legend in figure.legends:  # it overlaps the title
         legend.remove()
     if len(drawn) > 1:
         around = {
@@ -494,10 +498,10 @@ def lines(
 
 
 def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."]:
-    """Numbers of a tensor, an array or a list in float64.
+    """Numbers of a tensor, an array or a list, in float64.
 
     Raises:
-        InputError: for another number of axes, and where there is no number.
+        InputError: for another number of axes, for no numbers, and for other values than numbers.
     """
     plain = values.detach().cpu() if isinstance(values, torch.Tensor) else values
     try:
@@ -510,7 +514,10 @@ def _numbers(values: Any, n_axes: int | None = None) -> Shaped[np.ndarray, "..."
 
 
 def _overview_figure(data: PageData, width: float | None) -> Any:
-    """All layers: tokens' streams as wide as their attributions, heads between tokens as arcs, heads; or one token's sources."""
+    """Overview of all layers: attributions of residual streams as bands, edges of heads as arcs, and a heat map of heads.
+
+    Without a target, see `_taken_figure`.
+    """
     run = data.runs[data.start.run]
     blocks = (b.json for b in run.blocks.values() if isinstance(b, DataBlock) and b.json["kind"] == "logit")
     block: Mapping[str, Any] | None = next(blocks, None)
@@ -530,7 +537,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], high)
     place.set_title("attribution through each token", fontsize=7)
     if heads is not None:
-        # Up to the largest, as on the page: beyond a percentile the few heads that matter would look alike.
+        # The scale ends at the largest head, as on the page: above a percentile, the few large heads would look alike.
         _scale(
             figure,
             _image(grid[0][1], heads, True, float(np.abs(heads).max()) or 1.0),
@@ -551,7 +558,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
 
 
 def _taken_figure(data: PageData, width: float | None) -> Any:
-    """Contributions of the other tokens to the page's first at every layer: kept, added and removed by the step."""
+    """Figure of the row of the opening token at every layer: cells before and after the step, with increases and decreases."""
     start, other = data.start, data.runs[data.start.ref_run]
     run, row = data.runs[start.run], data.text.queries.index(start.to)
     block, against = (next(b for b in r.blocks.values() if isinstance(b, MapsBlock)) for r in (run, other))
@@ -585,7 +592,7 @@ def _taken_figure(data: PageData, width: float | None) -> Any:
 def _draw_bands(
     place: Any, widths: Float64[np.ndarray, "row column"], inks: Any, strength: Any, paper: bool = False
 ) -> None:
-    """A band per row and column, as wide as its number on a scale that ends at 1; on `paper` what lies below does not shine through."""
+    """Draw one band per row and column, as wide as its number on a scale that ends at 1; with `paper` on a white background."""
     from matplotlib.patches import Rectangle
 
     for row, column in np.argwhere(widths != 0):
@@ -597,7 +604,7 @@ def _draw_bands(
 
 
 def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]], limit: float, apart: float) -> None:
-    """Arcs for the largest attributions of heads between tokens, from the key's stream to the query's; the first are labelled."""
+    """Draw arcs for the largest edges of heads, from the key's stream to the query's; the largest are labelled."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -620,7 +627,7 @@ def _draw_arcs(place: Any, edges: Mapping[str, Sequence[Sequence[int | float]]],
 
 
 def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> Any:
-    """The first map of numbers; for a continuation its matrix, for a target without maps its tokens' attributions, else bars."""
+    """Heat map of the first map of numbers, or else of the attributions of tokens [target source]; bars if there is neither."""
     if not data.maps and not data.rows:
         return _bars_figure(data, width)
     tokens = page.runs[0].tokens
@@ -638,7 +645,7 @@ def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> 
 
 
 def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
-    """The largest entries of the first table."""
+    """Bars of the largest entries of the first table."""
     table: Mapping[str, Any] = data.tables[0] if data.tables else {"title": "", "note": "", "entries": []}
     entries = table["entries"][:MOST_BARS]
     figure, place = axes(width=_inches(width, COLUMN), height=0.4 + max(0.6, 0.16 * len(entries)))
@@ -651,10 +658,10 @@ def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
 
 
 def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
-    """Nodes by column and lane, the largest edges between them coloured by attribution, and names of their nodes."""
+    """Figure of a graph: nodes by column and lane, the largest edges coloured by attribution, and labels of their nodes."""
     from matplotlib.collections import LineCollection
 
-    # Nodes of one column and lane are drawn one below the other: a lane is as high as the fullest of them.
+    # Nodes of one column and lane are drawn below each other; the fullest one determines the height of all lanes.
     seen: Counter[tuple[int, int]] = Counter()
     rank = []
     for node in data.nodes:
@@ -685,7 +692,7 @@ def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
 
 
 def _weight(edge: PageEdge) -> float:
-    """An edge's attribution of the first target, else its size."""
+    """Absolute attribution of an edge for the first target, or else its size."""
     number = abs(edge.shares[0]) if edge.shares else edge.size
     return 0.0 if math.isnan(number) else number
 
@@ -693,7 +700,7 @@ def _weight(edge: PageEdge) -> float:
 def _name_nodes(
     place: Any, data: GraphBlock, edges: Sequence[PageEdge], at: Sequence[tuple[int | float, int | float]]
 ) -> None:
-    """Names beside the ends of the largest edges, as many as do not lie on each other."""
+    """Label the ends of the largest edges, without labels that would overlap."""
     ends = dict.fromkeys(number for edge in edges for number in (edge.source, edge.target))
     x, y = (np.array(axis, dtype=float) for axis in zip(*at, strict=True))
     order = [number for number in ends if data.nodes[number].short]
@@ -718,7 +725,7 @@ def _kind(predictor: str, effect: str) -> str:
 
 
 def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "auto", absent: str = "#e6e9ec") -> Any:
-    """Cells in the page's colours, of a colour of its own where there is no number."""
+    """Image of cells in the page's colours; NaN has the colour `absent`."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = [LOSS, "white", GAIN] if signed else ["white", INK]
@@ -730,7 +737,7 @@ def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "
 def _scale(
     figure: Any, image: Any, cells: Cells, where: Mapping[str, Any], percent: bool, unit: str = "", ticks: int = 4
 ) -> None:
-    """The scale of an image below its axes, pointed where cells lie beyond its ends."""
+    """Draw a colour bar below the axes of an image, with pointed ends if cells are beyond them."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     low, high = image.get_clim()
@@ -757,18 +764,18 @@ def _inches(width: float | None, usual: float) -> float:
 
 
 def _framed(figure: Any, title: str | None, caption: str | None = None) -> Any:
-    """The figure with a title of ours and a caption, cut where they are long."""
+    """The figure with a title and a caption of this package, cut if they are long."""
     cut = "\n".join(_cut(part, LONGEST_TITLE) for part in (title or "").splitlines())
     return framed(figure, cut, _cut(caption or "", LONGEST_CAPTION))
 
 
 def framed(figure: Any, title: str | bool | None = True, caption: str | bool | None = True) -> Any:
-    """The figure with a title above and a caption below, in lines as long as it is wide, by which it grows; no empty space remains.
+    """The figure with a title above and a caption below, wrapped to its width. Its height grows by their lines.
 
     Args:
-        figure: Of Matplotlib.
-        title: What is written above; True leaves what is there, None writes nothing.
-        caption: What is written below, likewise.
+        figure: Matplotlib figure.
+        title: Text above; True keeps the present one, None means none.
+        caption: Text below; True keeps the present one, None means none.
     """
     wide, grown = figure.get_figwidth(), 0.0
     if title is not True:
@@ -777,7 +784,7 @@ def framed(figure: Any, title: str | bool | None = True, caption: str | bool | N
         grown += TITLE_LINE * (len(head) - len(figure.get_suptitle().splitlines()))
         figure.suptitle("\n".join(head), x=0.01, ha="left", fontsize=8)
         below = (0, 0, 1, 1 - TITLE_LINE * len(head) / (figure.get_figheight() + grown))
-        for legend in figure.legends:  # which would lie where the title is
+        for legend in figure.legends:  # it would overlap the title
             legend.set_bbox_to_anchor(below)
             figure.get_layout_engine().set(rect=below)
     if caption is not True:
@@ -801,7 +808,7 @@ def _label(
     longest: int = LONGEST_LABEL,
     **options: Any,
 ) -> None:
-    """Labels along an axis of so many inches: every one, or where there is no room every second, third ..."""
+    """Set labels along an axis of some inches: all, or every second, third and so on if they would overlap."""
     step = 72 * inches / max(1, len(labels))
     every = max(1, math.ceil(LABEL_STEP / step))
     cut = [_cut(label, longest).replace("$", r"\$") for label in labels[::every]]
@@ -810,7 +817,7 @@ def _label(
 
 
 def _room(labels: Sequence[str]) -> float:
-    """Inches below an axis for labels that are turned."""
+    """Inches for rotated labels below an axis."""
     return 0.06 * min(LONGEST_LABEL, max(map(len, labels)))
 
 
@@ -819,5 +826,5 @@ def _cut(label: str, longest: int = LONGEST_LABEL) -> str:
 
 
 def _title(text: str) -> str:
-    """A title as long as there is room for, without what Matplotlib would read as mathematics."""
+    """A title cut to `LONGEST_TITLE`, with `$` escaped, which Matplotlib would read as mathematics."""
     return (text if len(text) <= LONGEST_TITLE else text[: LONGEST_TITLE - 1] + "…").replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Graphs as pages: flow graphs with columns by depth, others with a column per layer and kind and a lane per position."""
+"""Pages of graphs: flow graphs with columns by depth, others with one column per layer and kind and one lane per position."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -56,14 +56,14 @@ _TITLES = {
     "mlp": "feed-forward",
 }
 _CHAIN = ("query", "key", "neuron key")
-"""Kinds that only lead to others: an edge to one weighs what depends on it."""
+"""Kinds without outputs of their own on the page: an edge to one is weighted by the nodes that depend on it."""
 _TRUNK = ("input", "norm", "qkv", "heads", "attention", "sum", "mlp")
 _SINGLE = ("row", "head", "value", "neuron", "bias")
 _STREAM = ("input", "sum", "norm")
-"""Kinds whose vectors the logit lens is meant for; of a component alone it reads the direction, however short the vector."""
+"""Kinds of the residual stream, for which the logit lens is defined; for a component it reads the direction, at any norm."""
 _COEFFICIENTS = {"key": "q k", "value": "attention"}
 _PLACES = {"resid": 0, "query": 1, "key": 1, "value": 1, "head": 2, "resid_mid": 3, "mlp": 4}
-"""Columns of a layer, from left to right."""
+"""Column of each kind within a layer, from left to right."""
 _HEADINGS = ("into\nlayer {}", "layer {}\ninputs", "layer {}\nheads", "layer {}\nbetween", "layer {}\nFF")
 _WORDS = {
     "token": "token {token} at {position}",
@@ -74,18 +74,18 @@ _WORDS = {
     "target": "the target",
 }
 CLEAR = 2.0
-"""Nats of the distribution over tokens below which the stream shows its top token, and a component that of the target."""
+"""Entropy in nats below which a node shows its top token; a component only if this is the target's."""
 KEEP = 0.3
-"""The part of the sizes of all edges that a page of edge estimates shows."""
+"""Fraction of the sum of all edges' sizes that a page of edge estimates shows."""
 
 
 @page_of.register
 def _(graph: Graph, *, fold: bool = True) -> PageData:
-    """The page of paths to a target.
+    """Page of the paths to a target.
 
     Args:
-        graph: Whose nodes lie in layers.
-        fold: Whether stretches of the residual stream that nothing shown enters or leaves are one edge.
+        graph: Graph with nodes in layers.
+        fold: Whether a stretch of the residual stream without further edges on the page is drawn as one edge.
     """
     return _layered(graph, _LAYERED, fold)
 
@@ -95,18 +95,22 @@ def _(graph: Graph, *, fold: bool = True) -> PageData:
 @panel_of.register(EdgeEffects)
 @panel_of.register(Circuit)
 def _(graph: Any, maps: Any, _text: PageText, name: Callable[[str], str], _: Sequence[str]) -> dict[str, PageBlock]:
-    """The graph, of the text that the page is of."""
+    """Panel of a graph of the page's text.
+
+    Raises:
+        InputError: if the graph is of other tokens or another model.
+    """
     page = page_of(graph)
     (run,) = page.runs
     tokens = tuple(map(visible, maps.tokens))
     if run.tokens and run.tokens != tokens:
         raise InputError(
             f"beside: the graph of {len(run.tokens)} tokens ({shortened(run.tokens)}), these maps are of {len(tokens)} "
-            f"({shortened(tokens)}): make both of the same text."
+            f"({shortened(tokens)}). Use the same text for both."
         )
     if page.model != maps.model:
         raise InputError(
-            f"beside: the graph of {page.model}, these maps are of {maps.model}: make both of the same model."
+            f"beside: the graph of {page.model}, these maps are of {maps.model}. Use the same model for both."
         )
     return {name("graph"): run.blocks["graph"]}
 
@@ -167,7 +171,7 @@ def _(graph: FlowGraph) -> PageData:
 
 
 def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageData:
-    """A page with a column per layer and kind, and a lane per position."""
+    """Page with one column per layer and kind, and one lane per position."""
     folded = _stretches(graph) if fold else {}
     last = 1 + max(node.layer or 0 for node in graph.nodes)
     keys = [
@@ -196,7 +200,7 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageD
 
 
 def _start(graph: Graph, shown: Sequence[int]) -> int:
-    """Which of the shown nodes a wide page opens at: the head with the largest share of the first target; -1 without a target."""
+    """Index of the shown node at which the page opens: the head (else node) with the largest attribution; -1 without a target."""
     if not graph.targets or not shown:
         return -1
     heads = [graph.nodes[number].kind == "head" for number in shown]
@@ -213,26 +217,26 @@ def _page(
     folded: Mapping[int, int] | None = None,
     **texts: Any,
 ) -> PageData:
-    """A page of the nodes and edges of a graph, in which edges through what is pruned are sums of the nodes that they touch.
+    """Page of the nodes and edges of a graph. Edges to and from pruned nodes are summed at the shown nodes.
 
     Args:
-        graph: What is shown.
-        column_of: Every node.
-        lane_of: Every node.
-        weights: Of every edge, what the slider goes by.
-        always: Whether an edge is shown wherever the slider stands.
-        folded: Nodes that are not shown, each with the node that its leaving edge is drawn from.
-        **texts: Further fields of the page.
+        graph: The graph.
+        column_of: Column of each node.
+        lane_of: Lane of each node.
+        weights: Weights of each edge, one per target, which the slider compares.
+        always: Whether each edge is shown at every position of the slider.
+        folded: For nodes that are not shown: the node from which their outgoing edge is drawn.
+        **texts: Further fields of `GraphBlock`.
     """
     folded = folded or {}
     there = (n for n, node in enumerate(graph.nodes) if node.kind != PRUNED and n not in folded)
     place = {number: at for at, number in enumerate(there)}
-    # What enters and what leaves each node along edges that are not on the page.
+    # Attributions that enter and leave each node along edges that are not on the page: [in or out, node, target].
     hidden = np.zeros((2, len(graph.nodes), len(graph.targets)))
     edges = []
     for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
         source = folded.get(edge.source, edge.source)
-        if edge.target in folded:  # into a stretch: what leaves its first node, which loses or gains on the way
+        if edge.target in folded:  # into a stretch: added for its first node, less what leaves the stretch
             hidden[1, edge.source] += edge.shares if edge.source in place else 0.0
         elif source in place and edge.target in place:
             if edge.source in folded:
@@ -259,7 +263,7 @@ def _page(
 
 
 def _stretches(graph: Graph) -> dict[int, int]:
-    """Nodes of the residual stream that only lead on from one such node to another, each with the node before its stretch."""
+    """Inner nodes of stretches of the residual stream (one edge in, one out), each with the node before its stretch."""
     sources: dict[int, list[int]] = {}
     targets: dict[int, list[int]] = {}
     for source, target in graph.ends.tolist():
@@ -308,13 +312,13 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
 
 
 def _short(graph: Graph, node: Component) -> str:
-    """A component's name, in flow graphs with the position where that is another: "L5H3.v@4"; of a token its position."""
+    """Name of a component, in flow graphs with a position other than the graph's: "L5H3.v@4"; for a token its position."""
     elsewhere = isinstance(graph, FlowGraph) and node.position != graph.position
     return f"{node.position}" if node.kind == "token" else node.label() if elsewhere else node.name
 
 
 def _depths(graph: FlowGraph) -> list[int]:
-    """The longest way to each node: a column further right than all that enters it, or, where all is in the rest, than the node before."""
+    """Column of each node: one right of all nodes with an edge to it, or of the node before it if there is no such edge."""
     sources: dict[int, list[int]] = {}
     for source, target in graph.ends.tolist():
         sources.setdefault(target, []).append(source)
@@ -326,7 +330,7 @@ def _depths(graph: FlowGraph) -> list[int]:
 
 
 def _stream(graph: FlowGraph) -> set[int]:
-    """The residual stream: inputs, sums, and norms that are part of it (Post-LN)."""
+    """Indices of the nodes of the residual stream: inputs, sums, and norms that are part of it (Post-LN)."""
     nodes, ends = graph.nodes, graph.ends.tolist()
     sums = {number for number, node in enumerate(nodes) if node.kind in ("input", "sum")}
     norms = {number for number, node in enumerate(nodes) if node.kind == "norm"}
@@ -337,7 +341,7 @@ def _stream(graph: FlowGraph) -> set[int]:
 
 
 def _dependent(graph: FlowGraph) -> list[tuple[float, ...]]:
-    """Of every node the share that its edges are weighed by: its own, or of what it only leads to the largest."""
+    """By node: the attributions by which its edges are weighted; for kinds in `_CHAIN` the largest of its own and its targets'."""
     shares = [node.shares for node in graph.nodes]
     for source, target in sorted(graph.ends.tolist(), key=lambda ends: -ends[0]):
         if graph.nodes[source].kind in _CHAIN:

@@ -1,4 +1,4 @@
-"""Pages of maps of tokens: contributions, attention and its scores, averages, patched runs; where they open, and panels beside them."""
+"""Pages of token maps: contributions, attention and its scores, averages, patched runs; their opening view and their panels."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,13 +54,13 @@ from tl_ffblock.signatures import strict
 from tl_ffblock.views.figures import maps_figure, still_of
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
-# Tokens beyond which heads are sent with two digits.
+# Number of tokens above which maps by head have two digits on the page.
 FINE_TOKENS = 64
-# Room for heads on a page; scopes beyond it are left out.
+# Bytes for maps by head on a page; further scopes are omitted.
 HEADS_BYTES = 3_000_000
-# Positions up to which heads have a map [layer, head] each; of more there is one map [layer and head, position].
+# Number of positions up to which each has a map [layer head]; above there is one map [layer and head, position].
 MOST_MAPS = 12
-# Significant digits of a neuron's card.
+# Significant digits of a memory's card.
 CARD_DIGITS = 5
 CONTRIBUTES = "the length (norm) of the contribution vector of the column's token to the row"
 NORM = "norm, in units of the residual stream"
@@ -68,7 +68,7 @@ _NAMED = {"Attn": "value-weighted attention", "Atb": "attention block"}
 
 Changes = Mapping[str, Float[Tensor, " layer"]]
 Steps = Mapping[str, tuple[Step, str | None]]
-"""By scope: its step, and the scope before it where the two can be compared."""
+"""By scope: its step, and the scope before it, or None if both cannot be compared."""
 
 
 @page_of.register
@@ -84,7 +84,11 @@ def contribution_page(
     beside: Any = (),
     against: ContributionMaps | None = None,
 ) -> PageData:
-    """The page of one run, or of two; `ContributionMaps.to_html` says what the options are."""
+    """Page of one result, or of two with their difference. Options are those of `ContributionMaps.to_html`.
+
+    Raises:
+        InputError: if `beside` is passed with `against`, or results or options do not fit each other.
+    """
     view = view or first_view(maps.layers, layer)
     if view == "logit":
         warn('view="logit" is view="overview" now', DeprecationWarning)
@@ -93,8 +97,8 @@ def contribution_page(
     if against is None:
         return page_data({"run": maps}, **where, beside=beside)
     if beside != ():
-        raise InputError("beside goes with one run: leave out against, or what is beside.")
-    assert maps - against is not None  # refuses what cannot be compared
+        raise InputError("beside with against: panels are shown for one result. Omit one of the two.")
+    assert maps - against is not None  # raises for results that cannot be compared
     runs = dict(zip(run_names(maps.tokens, against.tokens, (maps.model, against.model)), (maps, against), strict=True))
     names = tuple(runs)
     return page_data(runs, **where, compare=(names[0], names[1]))
@@ -104,7 +108,7 @@ def contribution_page(
 def contribution_figure(
     maps: ContributionMaps, *, layer: int, scope: str, against: str | None, width: float | None
 ) -> Any:
-    """One map, or two and their difference; `ContributionMaps.figure` says what the arguments are."""
+    """Figure of one map, or of two and their difference. Arguments are those of `ContributionMaps.figure`."""
     for name in (scope, against):
         if name is not None and name not in maps.values:
             raise ScopeKeyError(missing_scope(name, maps.values))
@@ -119,13 +123,16 @@ def contribution_figure(
 def patched_page(
     maps: PatchedMaps, *, layer: int | None = None, scope: str | None = None, view: View | None = None
 ) -> PageData:
-    """The page of three runs, any two of them beside each other on one scale; it opens at the patched run against the corrupted one.
+    """Page of clean, corrupted and patched maps, any two on one scale. It opens at the patched and the corrupted ones.
 
     Args:
-        maps: Of the three runs.
-        layer: Layer shown first; None means the last one, which every patch has reached.
-        scope: Scope shown first.
+        maps: Maps of the three forward passes.
+        layer: Layer to open at; None means the last one, which is after every patch.
+        scope: Scope to open at; None means the feed-forward block.
         view: "overview" of all layers or "maps" of one; None means the overview, with `layer` the maps.
+
+    Raises:
+        InputError: if layer or scope do not exist.
     """
     runs = {"clean": maps.clean, "corrupted": maps.corrupted, "patched": maps.patched}
     asked, layer = layer, maps.clean.layers[-1] if layer is None else layer
@@ -143,21 +150,22 @@ def token_page(
     view: View | None = None,
     segments: Mapping[str, int] | None = None,
 ) -> PageData:
-    """The page of maps of any channels; that of numbers by position shows all at once.
+    """Page of token maps with any channels. For numbers by position, it shows all layers and channels at once.
 
     Args:
         maps: Maps, or numbers by position.
-        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
-        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first. Views of all heads
-            mark it: "heads" draws its lines alone, "all" the others pale.
-        view: "overview" (all layers), "maps", or of heads "heads" (lines between tokens) or "all" (every layer and head); None
-            means the overview, with `layer` the maps, of heads without it "all".
-        segments: Where each part of the text begins, by its name, such as `{"prompt": 0, "generated": 12}`: the view of heads can
-            show the lines between two of them alone. None means the sentences A and B where one separator (`[SEP]`) is between
-            two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
+        layer: Layer to open at, negative from the end. None means the first one; for signed maps, the layer of the largest cell.
+        channel: Channel to open at. None means the last feed-forward scope, or else the first channel. In views of heads it is
+            marked: "heads" draws only its lines, "all" fades the other heads.
+        view: "overview" (all layers), "maps", or for heads "heads" (lines between tokens) or "all" (every layer and head). None
+            means "maps" with `layer`, "all" for heads without layer and channel, else the overview.
+        segments: First position of each segment of the text, by name, such as `{"prompt": 0, "generated": 12}`. The view of heads
+            can show only the lines between two segments. None means sentences A and B, if there is one separator (`[SEP]`)
+            between two. BertViz's `sentence_b_start=k` is `{"A": 0, "B": k}`.
 
     Raises:
-        InputError: if layer or channel are not there, `segments` do not fit the tokens, or numbers by position are asked for one.
+        InputError: if layer or channel do not exist, if `segments` do not fit the tokens, or if options are passed for numbers by
+            position.
     """
     if not maps.by_position:
         by_head = layer is None and channel is None and any(name.startswith("head ") for name in maps.channels)
@@ -172,18 +180,18 @@ def token_page(
 def average_page(
     average: AverageMaps, *, layer: int | None = None, channel: str | None = None, view: View | None = None
 ) -> PageData:
-    """The page of the mean and of both ends of its interval, any two beside each other.
+    """Page of mean maps and of both ends of their intervals, any two next to each other.
 
-    That of numbers by position is a map of all layers and channels by position, each cell with its interval.
+    For numbers by position, it is a map of all layers and channels by position; each cell has its interval.
 
     Args:
         average: The mean.
-        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
-        channel: Channel to open at; None means after the feed-forward where there is such a scope, else the first.
+        layer: Layer to open at, negative from the end. None means the first one; for signed maps, the layer of the largest cell.
+        channel: Channel to open at. None means the last feed-forward scope, or else the first channel.
         view: "overview" of all layers or "maps" of one; None means the overview, with `layer` the maps.
 
     Raises:
-        InputError: if layer or channel are not there, or of numbers by position are asked for.
+        InputError: if layer or channel do not exist, or if options are passed for numbers by position.
     """
     runs, labels, interval = _ends(average), average.page_labels(), "95 % interval (bootstrap over prompts)"
     named = not all(name.isdecimal() for name in average.keys)
@@ -202,14 +210,14 @@ def average_page(
 @page_of.register
 @strict
 def scores_page(scores: AttentionScores, *, layer: int | None = None) -> PageData:
-    """The page of scores term by term, lines between tokens, maps.
+    """Page of attention scores by term, with lines between tokens and maps.
 
     Args:
-        scores: Of heads.
-        layer: Layer to open at, negative ones from the end; None means the first.
+        scores: Scores of some heads.
+        layer: Layer to open at, negative from the end; None means the first.
 
     Raises:
-        InputError: if the layer is not there.
+        InputError: if the layer does not exist.
     """
     return token_maps_page({"run": scores.token_maps()}, layer=layer, view="scores", beside=scores)
 
@@ -225,24 +233,24 @@ def page_data(
     segments: Mapping[str, int] | None = None,
     beside: Any = (),
 ) -> PageData:
-    """Labels, measures and numbers of one run or several, and where their page opens.
+    """Page data of contribution maps: labels, measures and numbers of one or several results, and the opening view.
 
     Args:
-        runs: Results by name, of the same positions, layers and scopes.
-        layer: Layer to open at, negative ones from the end; None means the one the step changed most.
-        scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
-        query: Destination to open at, a position or a token; None means the one that changed most.
-        compare: The run to open with and the one to compare it with; None means the first alone.
-        view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
-        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
-        beside: Further maps of the same tokens and layers, such as attention patterns, attributions, cards; of one run only.
+        runs: Results by name, with the same positions, layers and scopes.
+        layer: Layer to open at, negative from the end; None means the one that the step changed most.
+        scope: Step to open at, named by its last scope; None means the feed-forward block.
+        query: Destination to open at, a position or a token; None means the one that the step changed most.
+        compare: Names of the result to open with and of the one to compare it with; None means the first only.
+        view: "overview", "maps", or for results with heads "heads" (lines) or "all" (every layer and head).
+        segments: First position of each segment of the text, by name; None means two sentences, if there is a separator.
+        beside: Panels of the same tokens and layers, such as attention patterns, attributions, cards; for one result only.
 
     Raises:
-        InputError: if what is asked for is not in the results, or they do not fit each other.
+        InputError: if layer, scope or query are not in the results, or if results or panels do not fit each other.
     """
     results, first = list(runs.values()), next(iter(runs.values()))
     if scope is not None and scope not in first.values:
-        raise InputError(f"scope={scope!r}: these maps hold {', '.join(first.values)}.")
+        raise InputError(f"scope={scope!r}: expected a scope of these maps, {', '.join(first.values)}.")
     run, ref_run = (list(runs).index(name) for name in compare or (next(iter(runs)),) * 2)
     steps = steps_of(first)
     changes = [_step_changes(result, steps) for result in results]
@@ -283,25 +291,25 @@ def token_maps_page(
     details: Sequence[str] = (),
     beside: Any = (),
 ) -> PageData:
-    """The page of any token maps of the same positions, one run or several.
+    """Page data of token maps of any kind, of one or several results with the same positions.
 
     Args:
         runs: Maps by name; the page opens at the first.
-        further: Of the same runs and cells, maps of another kind beside them.
-        layer: Layer to open at, negative ones from the end; None means the first, of signed maps that of the largest cell.
-        channel: Channel to open at; None means after the feed-forward where there is such a scope, else as for layers.
-        view: "maps", or of heads "heads" (lines) or "all" (every layer and head), or that of a panel beside.
-        segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
-        labels: What is at each position; None means the tokens.
-        details: Where these are names of positions, which then have no numbers: the tokens that stand there.
-        beside: As of `page_data`.
+        further: Maps of another kind, of the same results and cells.
+        layer: Layer to open at, negative from the end. None means the first one; for signed maps, the layer of the largest cell.
+        channel: Channel to open at. None means the last feed-forward scope, or else as for layers.
+        view: "overview", "maps", for heads "heads" (lines) or "all" (every layer and head), or the view of a panel.
+        segments: First position of each segment of the text, by name; None means two sentences, if there is a separator.
+        labels: Label of each position; None means its token.
+        details: Tokens at the positions, if `labels` are names of positions; these are shown without numbers.
+        beside: Panels, as in `page_data`.
 
     Raises:
-        InputError: if layer or channel are not there, or the runs do not fit each other.
+        InputError: if layer or channel do not exist, or if results or panels do not fit each other.
     """
     maps = next(iter(runs.values()))
     if channel is not None and channel not in maps.channels:
-        raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
+        raise InputError(f"channel={channel!r}: expected a channel of these maps, {', '.join(maps.channels)}.")
     number, name = _start_map(maps, layer, channel)
     to, from_ = _largest_cell(maps[name, number], maps)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
@@ -322,18 +330,18 @@ def token_maps_page(
 
 
 def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statement: str = "") -> PageData:
-    """The page of numbers by position; it is headed by the largest, as a sentence, whose map comes first.
+    """Page data of numbers by position; the heading is the largest number, and its map is first.
 
     Args:
-        runs: The numbers, or their mean, first; others are named in a cell's details: the ends of its interval.
-        labels: What is at each position.
-        statement: What is known of the numbers, in a sentence.
+        runs: The numbers, or their mean, first. The others, such as ends of intervals, are in the details of each cell.
+        labels: Label of each position.
+        statement: Sentence on the numbers.
     """
     first, names = next(iter(runs.values())), list(runs)[1:]
     places = tuple(visible(label) for label in labels)
     numbers = torch.stack([maps.values[:, :, 0] for maps in runs.values()])
     _, n_layers, n_channels, n_places = numbers.shape
-    streams = first.channels == ("residual",)  # whose last row is not a layer's input
+    streams = first.channels == ("residual",)  # its last row is the end, not a layer's input
     layers = (*map(str, first.layers[:-1]), "end" if streams else str(first.layers[-1]))
     channels = tuple(name.removeprefix("head ") for name in first.channels)
     rows, columns = ("layer", layers), (first.column, places)
@@ -362,26 +370,26 @@ def position_page(runs: Mapping[str, TokenMaps], labels: Sequence[str], statemen
 
 
 def run_names(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:
-    """Names of two runs that are compared, with what tells them apart: the first token that differs, else their models."""
+    """Names of two compared results: "A: " and "B: " with the first tokens that differ, or else with their models."""
     pairs = [*zip(first, second, strict=True), models]
     one, two = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return (f"A: {visible(one)}", f"B: {visible(two)}") if one or two else ("A", "B")
 
 
 def first_view(layers: Sequence[int], asked: int | None, layered: bool = True) -> View:
-    """The view that a page of maps opens in: all layers at once, where there are several and none is asked for."""
+    """View of a page of maps: "overview" if there are several layers and none is asked for, else "maps"."""
     return "overview" if asked is None and layered and len(layers) > 1 else "maps"
 
 
 def steps_of(maps: ContributionMaps) -> Steps:
-    """By scope: its step, and the scope before it where the two can be compared."""
+    """By scope: its step, and the scope before it, or None if both cannot be compared."""
     comparable = () if maps.signed else maps.scopes
     steps = (step for step in STEPS[maps.order] if step.scope in maps.scopes)
     return {step.scope: (step, step.before if step.before in comparable else None) for step in steps}
 
 
 def steps_since(steps: Steps, base: str) -> list[str]:
-    """The scopes that follow from `base` step by step."""
+    """Scopes after `base`, each of whose steps begins at the scope before it in the list."""
     chain = [base] if base in steps else []
     for scope, (_, before) in steps.items():
         if chain and before == chain[-1]:
@@ -392,13 +400,13 @@ def steps_since(steps: Steps, base: str) -> list[str]:
 def contribution_block(
     maps: ContributionMaps, steps: Steps, columns: Mapping[str, Any] | None = None, tracks: Sequence[Any] = ()
 ) -> MapsBlock:
-    """The maps by scope.
+    """Block of contribution maps, with scopes as channels.
 
     Args:
-        maps: Norms, or a difference, whose `sides` may name the two results.
-        steps: Of the maps.
-        columns: Further numbers of each row.
-        tracks: The rail of layers.
+        maps: Norms, or a signed difference of two results.
+        steps: Steps of the maps, as from `steps_of`.
+        columns: Further numbers of each row, such as norms of the bias term.
+        tracks: Columns of numbers per layer.
     """
     signed, sides = maps.signed, maps.sides if maps.signed else ()
     title = " minus ".join(sides) or "first result minus second"
@@ -425,12 +433,12 @@ def contribution_block(
 def token_maps_block(
     maps: TokenMaps, layers: Sequence[int] | None = None, queries: Sequence[int] | None = None
 ) -> MapsBlock:
-    """Any token maps: attention patterns, value-weighted attention, maps of one's own.
+    """Block of token maps of any kind, such as attention patterns.
 
     Args:
-        maps: With their labels.
-        layers: Those of the page, all of which the maps have; None means all.
-        queries: Likewise.
+        maps: Maps with labels.
+        layers: Layers of the page, each in the maps; None means all.
+        queries: Queries of the page, each in the maps; None means all.
     """
     weights, shared = maps.kind == ATTENTION, maps.kind.endswith(SHARES)
     kept = [maps.layers.index(layer) for layer in (maps.layers if layers is None else layers)]
@@ -468,23 +476,23 @@ def token_maps_block(
 def channel(
     name: str, label: str | None = None, before: str | None = None, component: str | None = None
 ) -> dict[str, str | None]:
-    """A map of a block that the reader can choose: its name, what it is, what it is compared with, the component between."""
+    """A channel of a block: name, label, name of the channel before it, and the component between both."""
     return {"name": name, "label": label or name, "before": before, "component": component}
 
 
 def size_track(
     values: Mapping[str, Float[Tensor, "layer query key"]], cells: Bool[Tensor, "query key"]
 ) -> dict[str, Any]:
-    """For signed maps: how large those of their cells are in the mean that exist, reachable and not NaN."""
+    """Track of signed maps: by layer, the mean absolute value of reachable cells that are not NaN."""
     sizes = {name: maps.cpu()[:, cells].double().abs().nanmean(dim=1) for name, maps in values.items()}
     columns = [_column(name, None, name, f"mean size of a cell, {name}") for name in values]
     return _track("size", "Dark: large cells in the mean.", columns, sizes)
 
 
 def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries: Sequence[int]) -> dict[str, Any]:
-    """How much of the rows comes from other positions than their own, as a mean share.
+    """Track: by layer, the mean share of rows that comes from positions other than their own.
 
-    Cells that are NaN do not exist; a row of zeros has no shares.
+    NaN counts as 0; rows of zeros, which have no shares, are skipped.
     """
     rows = torch.arange(len(queries))
     shared = {}
@@ -498,11 +506,15 @@ def others_track(values: Mapping[str, Float[Tensor, "layer query key"]], queries
 
 
 def circuitsvis_view(maps: TokenMaps, name: str | None, layer: int, height: int) -> PageView:
-    """One map by CircuitsVis, or all channels of a layer: see `TokenMaps.to_circuitsvis`."""
+    """Page of one map by CircuitsVis, or of all channels of a layer. Arguments are those of `TokenMaps.to_circuitsvis`.
+
+    Raises:
+        InputError: if the maps are not square.
+    """
     if len(maps.queries) != len(maps.tokens):
         raise InputError(
-            f"CircuitsVis draws square maps; these hold {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
-            "Make maps of all queries, or use to_html."
+            f"CircuitsVis draws square maps, these have {len(maps.queries)} queries of {len(maps.tokens)} tokens. "
+            "Compute maps of all queries, or use to_html."
         )
     number = layer_number(layer, maps.layers)
     heads = maps.channels if name is None else ()
@@ -527,16 +539,16 @@ def circuitsvis_view(maps: TokenMaps, name: str | None, layer: int, height: int)
 def _maps_panel(further: TokenMaps, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]) -> Any:
     if further.by_position:
         raise InputError(
-            f"beside: the {further.kind} are numbers by position, {further.column} each, and no maps between tokens: put the "
-            'attribution itself beside the maps, or its token_maps("edges").'
+            f"beside: the {further.kind} are numbers by position, {further.column} each, expected maps between tokens. Use the "
+            'attribution itself, or its token_maps("edges").'
         )
     refuse_other_run(f"{further.kind} maps are", further.tokens, further.identity, maps)
     for axis in ("layers", "queries"):
         held = getattr(further, axis)
         if missing := [number for number in getattr(maps, axis) if number not in held]:
             raise InputError(
-                f"beside: the {further.kind} maps lack {axis} {spans(missing)} of these: they have {spans(held)}. Make one of both "
-                f"with other {axis}=."
+                f"beside: the {further.kind} maps do not have {axis} {spans(missing)}, only {spans(held)}. Compute one of both with "
+                f"other {axis}=."
             )
     return {name(further.kind): token_maps_block(further, maps.layers, maps.queries)}
 
@@ -549,7 +561,7 @@ def _scores_panel(
     if mine != (text.queries, len(text.words)) or not set(scores.layers) <= set(text.layers):
         raise InputError(
             f"these scores are of {len(scores.tokens)} tokens, {len(scores.queries)} queries and layers {scores.layers}; the page "
-            f"is of {len(text.words)} tokens, {len(text.queries)} queries and layers {text.layers}: make both of one text."
+            f"is of {len(text.words)} tokens, {len(text.queries)} queries and layers {text.layers}. Use the same text for both."
         )
     cells, names = text.reachable(), head_names(scores.heads)
     values = scores.score.masked_fill(scores.pattern == 0, torch.nan)
@@ -585,22 +597,22 @@ def _card_panel(card: MemoryCard, maps: Any, text: PageText, name: Callable[[str
 
 
 def refuse_other_run(what: str, tokens: Sequence[str], identity: Mapping[str, str], maps: Any) -> None:
-    """Refuse what is of other tokens, of a model of another name, or of other weights where both are known.
+    """Refuse a panel of other tokens, of a model with another name, or of other weights, if both fingerprints are known.
 
     Raises:
-        InputError: naming the first difference.
+        InputError: with the first difference.
     """
     if tuple(tokens) != maps.tokens:
         raise InputError(
             f"beside: the {what} of {len(tokens)} tokens ({shortened(tokens)}), these maps are of {len(maps.tokens)} "
-            f"({shortened(maps.tokens)}): make both of the same text."
+            f"({shortened(maps.tokens)}). Use the same text for both."
         )
     for name in ("model", "fingerprint"):
         mine, theirs = maps.identity[name], identity[name]
         if mine != theirs and mine not in UNKNOWN and theirs not in UNKNOWN:
             weights = " (its weights, by their fingerprint)" * (name == "fingerprint")
             raise InputError(
-                f"beside: the {what} of {theirs}, these maps are of {mine}{weights}: make both of the same model."
+                f"beside: the {what} of {theirs}, these maps are of {mine}{weights}. Use the same model for both."
             )
 
 
@@ -632,7 +644,7 @@ def _more(sides: tuple[str, ...]) -> str:
 
 
 def _step_changes(maps: ContributionMaps, steps: Steps) -> tuple[Changes, Changes]:
-    """How much the ranking of token pairs changed (1 - Spearman's rho): by each step, and since the attention block."""
+    """Contextualization changes (1 - Spearman's rho of cells) by scope, [layer]: of each step, and since the attention block."""
     cells = maps.reachable()
 
     @cache
@@ -647,7 +659,7 @@ def _step_changes(maps: ContributionMaps, steps: Steps) -> tuple[Changes, Change
 
 
 def _step_tracks(steps: Steps, by_step: Changes, since_block: Changes) -> list[dict[str, Any]]:
-    """The change by each step, and the change since the attention block: its remainder after every further step."""
+    """Tracks of the change by each step, and of the change since the attention block after every further step."""
     words = "change of the ranking of token pairs"
     columns = [
         _column(scope, before, step.component, f"{words} by {step.shows} ({before} → {scope})")
@@ -686,15 +698,15 @@ def _run(
 def _split_blocks(
     maps: ContributionMaps, axis: Literal["head", "expert"], split: HeadTable, first: Sequence[str]
 ) -> dict[str, MapsBlock]:
-    """Contributions by head or by expert, one block per scope, those of `first` before the rest, as many as there is room for.
+    """Blocks of contributions by head or by expert: one per scope, those of `first` first, up to `HEADS_BYTES`.
 
-    Scopes before the feed-forward, of which nothing goes through an expert, have none.
+    Scopes whose heads or experts contribute nothing are omitted, such as those before the feed-forward for experts.
 
     Args:
-        maps: Of which they are.
-        axis: Whether by head or by expert.
-        split: The maps by head or by expert; empty where they were not asked for.
-        first: Scopes that the page opens with.
+        maps: The maps.
+        axis: "head" or "expert".
+        split: Maps by head or by expert; empty if they were not computed.
+        first: Scopes of the page's opening view.
     """
     coarse = len(maps.tokens) > FINE_TOKENS
     size = int(maps.reachable().sum()) * len(maps.layers) * len(split.channels) * (1 if coarse else 2)
@@ -716,14 +728,14 @@ def _split_blocks(
 
 
 def _ends(average: AverageMaps) -> dict[str, TokenMaps]:
-    """The mean and both ends of its interval, of which no shares are made: those of each prompt are averaged."""
+    """Maps of the mean and of both ends of its interval, not whole: shares are those of each prompt, averaged."""
     ends = {"mean": average.mean, "low": average.interval.low, "high": average.interval.high}
     maps = average.token_maps()
     return {name: replace(maps, values=values, whole=False) for name, values in ends.items()}
 
 
 def _others(numbers: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """By row and column, the other runs' numbers of a cell, where they are known."""
+    """Pairs of "row,column" and the other results' numbers of this cell, for cells without NaN."""
     for row, of_row in enumerate(numbers.permute(1, 2, 0).tolist() if names else ()):
         for column, known in enumerate(of_row):
             if all(number == number for number in known):
@@ -733,7 +745,7 @@ def _others(numbers: Tensor, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
 def _refuse_choices(**choices: object) -> None:
     for name, choice in choices.items():
         if choice is not None:
-            raise InputError(f"{name}={brief(choice)}: the page of numbers by position has all layers; leave it out.")
+            raise InputError(f"{name}={brief(choice)}: the page of numbers by position shows all layers. Omit it.")
 
 
 def _page_text(maps: ContributionMaps | TokenMaps, segments: Mapping[str, int] | None) -> PageText:
@@ -749,7 +761,7 @@ def _feed_forward(steps: Steps) -> str:
 
 
 def _start_map(maps: TokenMaps, layer: int | None, channel: str | None) -> tuple[int, str]:
-    """Layer and channel that a page of token maps opens at: of signed maps, most of whose cells are near zero, the largest's."""
+    """Layer and channel at which a page of token maps opens: for signed maps, those of the largest absolute cell."""
     feed_forward = [name for name in maps.channels if name.endswith("Ff")][-1:]
     channels = [channel] if channel else feed_forward or list(maps.channels)
     layers = list(maps.layers) if layer is None else [layer_number(layer, maps.layers, "in these maps")]
@@ -768,9 +780,9 @@ def _start_cell(
     before: Float[Tensor, "query key"] | None,
     query: int | str | None,
 ) -> tuple[int, int]:
-    """Positions of the cell whose share of the others changed most, in the row asked for if any.
+    """Positions (query, key) of the cell whose share among other tokens changed most, in the row of `query` if it is given.
 
-    Where no row has two others, as with two tokens of a causal model, it is the share of all that the row takes.
+    If no row has two other tokens, as with two tokens in a causal model, shares are those among all tokens.
     """
     reachable = maps.reachable()
     others = others_of(reachable, maps.queries)
@@ -784,13 +796,13 @@ def _start_cell(
 def _largest_cell(
     cells: Float[Tensor, "query key"], maps: ContributionMaps | TokenMaps, row: int | None = None
 ) -> tuple[int, int]:
-    """Positions (to, from) of the cell that a page opens at: large, of another token, of two words where there are any."""
+    """Positions (query, key) of the cell at which a page opens: a large one of two different tokens, preferably words."""
     queries = list(maps.queries)
     sizes = cells.detach().cpu().double().abs().nan_to_num(0.0).clone()
     sizes[torch.arange(len(queries)), queries] = 0.0
-    if maps.causal:  # Early rows have few cells and so large shares.
+    if maps.causal:  # Early rows have few cells, and so large shares.
         sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
-    else:  # So have those of named positions before which there are few others.
+    else:  # So have rows of named positions with few others before them.
         sizes *= (~cells.detach().cpu().isnan()).sum(dim=-1, keepdim=True).double().sqrt()
     special = special_positions(maps.tokens)
     words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(maps.tokens)]
@@ -804,9 +816,10 @@ def _largest_cell(
 def _opening(
     usual: tuple[int, int, int], beside: Any, maps: ContributionMaps | TokenMaps, view: View
 ) -> tuple[int, int, int]:
-    """Layer, query and key that a page opens at: of an overview the largest edge of a head between two tokens, where the maps have it.
+    """Layer, query and key at which a page opens.
 
-    Of memories it is where the first is most active.
+    For an overview, this is the largest absolute attribution of one head's edge between two tokens, if the maps have this cell.
+    For memories, it is the position where the first one is most active.
     """
     panels = beside if isinstance(beside, list | tuple) else (beside,)
     for card in panels if view == "memories" else ():
@@ -823,7 +836,11 @@ def _opening(
 
 
 def _row_of(maps: ContributionMaps, query: int | str) -> int:
-    """The row of a position, negative ones from the end, or of the first token that is written so."""
+    """Row of a position, negative from the end, or of the first token with this text.
+
+    Raises:
+        InputError: if the maps have no such row.
+    """
     n = len(maps.tokens)
     if isinstance(query, int):
         positions = [query % n] if -n <= query < n else []

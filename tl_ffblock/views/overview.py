@@ -1,5 +1,5 @@
 # Noun: the overview, a target or a text through all layers on one page.
-"""`ffb.overview`: one call from a text, and a question about its next token, to the whole page."""
+"""`ffb.overview`: page of the attribution of a text's next token, with contribution maps of every layer."""
 
 from typing import Any, SupportsIndex
 
@@ -19,7 +19,7 @@ from tl_ffblock.views.figures import still_of
 from tl_ffblock.views.maps import contribution_page
 
 PARTS: tuple[Part, ...] = ("heads", "edges", "neurons", "maps")
-"""What of a target's attribution the overview shows."""
+"""Values of `of` in `ffb.attribute` that the overview shows."""
 
 
 @strict
@@ -55,7 +55,7 @@ def overview(
     """
     token = isinstance(target, str) or whole(target) is not None
     if not token and (minus is not None or whole(at) != -1):
-        raise InputError(f"target={brief(target)}: minus and at go with a token, such as ' Mary'.")
+        raise InputError(f"target={brief(target)}: with minus or at, expected a token such as ' Mary'.")
     known = identify(model)
     asked: Any = logit(target, minus=minus, at=at) if token else target  # type: ignore[arg-type]  # a token
     maps = contribution_maps(known, input, heads=heads)

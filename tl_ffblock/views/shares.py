@@ -1,4 +1,4 @@
-"""Pages of signed shares and of tables: attributions, continuations, numbers by position, and any other result by its table."""
+"""Pages and figures of attributions, continuations, patching and knock-outs; tables of any other result."""
 
 import re
 from ast import literal_eval
@@ -48,28 +48,27 @@ from tl_ffblock.views.figures import headline_and_facts, heat_map, lines, page_f
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
-# Of a table.
 OVERLAP = (
     "Heads and neurons are another decomposition of the same total. Within a layer, heads, residual stream and later biases sum "
     "to the target, and so do neurons, residual stream and later biases. Attributions of different layers, and of heads and "
     "neurons, overlap, because later layers read earlier ones and neurons read heads."
 )
-"""What sums to what."""
+"""Which attributions sum to the target, for pages."""
 DIRECT = (
     "Heads, feed-forwards, embeddings and biases are terms of one sum, the target: these are direct contributions, without "
     "paths through later heads and feed-forwards. Neurons are the terms of their feed-forward."
 )
-"""The same of direct contributions."""
+"""The same for direct contributions."""
+# Entries of a table of components, and rows of a result's table, on a page.
 MOST_ENTRIES = 20
-# Of a result's table.
 MOST_ROWS = 100
-# What a table says where there is none, such as the head of a feed-forward.
+# Value of a column that does not apply, such as the head of a feed-forward.
 NONE = -1
-# Columns that say where a component is.
+# Columns that identify a component.
 PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
-# Results whose numbers are summed over heads and positions; effects of patching are not.
+# Results whose numbers may be summed over heads and positions; measured effects of patching may not.
 SUMMED = (Attribution, Averages, AverageShares, PatchingEstimates)
-# What a cell of a table is, by kind of component: each has a scale of colours of its own.
+# Meaning of a cell, by class of the result; {} is the kind of component. Each kind has its own colour scale.
 NOTES: Mapping[type, str] = {
     ActivationPatching: "Measured change of the target with {} replaced. Orange raises it, violet lowers it.",
     PatchingEstimates: "Estimated change of the target if {} were the corrupted run's. Orange raises it, violet lowers it.",
@@ -85,18 +84,18 @@ KINDS = {
     "k": "a head's keys",
     "v": "a head's values",
 }
-"""Kinds of components, in a sentence."""
-# Numbers of a continuation's overviews that there is room for on a page, of up to nine bytes each.
+"""Kinds of components as parts of a sentence."""
+# Numbers of a continuation's overviews on a page, of up to nine bytes each.
 STREAMS = 200_000
-# The name of a target's block.
+# Name of a target's block.
 LOGIT = "logit"
-# Layers that are named along an axis.
+# Number of layers with a label along an axis.
 MOST_LABELS = 12
-# Of a head, named where it is pointed at.
+# Number of a head's edges, or of a layer's neurons, in the details of a page.
 MOST_EDGES = 6
-# Room for signed maps on a page, before they are deflated; scopes beyond it are left out, but for the first.
+# Bytes for signed maps on a page, before compression; further scopes than the first are omitted above.
 SIGNED_BYTES = 400_000
-# How each kind of rules attributes a target, for captions.
+# Method of attribution by name of the rules, for captions.
 METHODS = {
     "path": "attribution by one backward pass: attention patterns and norm scales as in the run, activations by Integrated Gradients",
     "patching": "attribution by one backward pass: queries and keys with their gradient, norm scales as in the run, activations by "
@@ -109,12 +108,15 @@ OF_NEURONS = "Like heads they are another decomposition of the same total: they 
 
 @page_of.register
 def attribution_page(result: Attribution, *, against: Attribution | None = None) -> PageData:
-    """The page of one target: the overview, with maps of what heads carry between tokens where edges were asked for, and tables.
+    """Page of the attribution of one target: overview, tables, and with edges the maps of heads between tokens.
 
     Args:
         result: The attribution.
-        against: Another of equally many tokens and the same parts, such as of another checkpoint: the page has both, and their
-            difference.
+        against: Another attribution with equally many tokens and the same tables, such as of another checkpoint. The page shows
+            both and their difference.
+
+    Raises:
+        InputError: if the two attributions cannot be subtracted.
     """
     if against is not None:
         names = (*run_names(result.labels, against.labels, (result.model, against.model)), "difference")
@@ -145,7 +147,7 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
 
 @page_of.register
 def direct_page(result: DirectLogitAttribution) -> PageData:
-    """Direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
+    """Page of the direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
     tokens = told_apart(result.labels)
     block = NumbersBlock(
         heading=typographic_words(f"{result.target} = {significant(result.value, 4, '-')}"),
@@ -159,9 +161,9 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
 
 @page_of.register
 def continuation_page(result: ContinuationAttribution) -> PageData:
-    """The page of every token of a continuation: the overview of one that is chosen, and all as a matrix [target, source].
+    """Page of all tokens of a continuation: overview of the chosen token, and all attributions as a matrix [target source].
 
-    Tokens beyond `STREAMS` numbers have no overview, nor have those of older files.
+    Only the first tokens, up to `STREAMS` numbers, have an overview. Results of older files have none.
     """
     tokens = told_apart(result.labels)
     rows = tuple(
@@ -186,7 +188,7 @@ def continuation_page(result: ContinuationAttribution) -> PageData:
 
 @page_of.register
 def averages_page(result: Averages) -> PageData:
-    """The overview of what flows at named positions on average, with intervals; of sums and of estimates their table."""
+    """Page of mean attributions at named positions: overview with intervals; without targets or tokens, the table."""
     flows, heads = result.kinds.get("residual"), result.kinds.get("head")
     if flows is None or not flows.targets or not flows.tokens:
         return table_page(result)
@@ -226,7 +228,7 @@ def averages_page(result: Averages) -> PageData:
 
 @page_of.register
 def lens_page(result: LogitLens) -> PageData:
-    """The target by row as a map of one column, and of every position that is read the most probable tokens of each row."""
+    """Page of a logit lens: the target by row, entropies [row position], and the most probable tokens of every row."""
     headline, _ = headline_and_facts(result)
     tokens = told_apart(result.labels)
     tables = []
@@ -252,12 +254,12 @@ def lens_page(result: LogitLens) -> PageData:
 
 @figure_of.register(LogitLens)
 def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any) -> Any:
-    """The target by layer, or without one the entropy, at the last position that is read, with the most probable tokens.
+    """Figure of the target by layer, or without a target of the entropy in nats at the last position, with top tokens.
 
     Args:
         result: The lens.
         width: Inches; None means one column of a paper.
-        **options: Those of other results' figures: of, against, by_layer.
+        **options: Options of `result_figure`: of, against, by_layer.
     """
     if options:
         return result_figure(result, width=width, **options)
@@ -273,7 +275,7 @@ def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any
 
 @page_of.register
 def knockout_page(result: AttentionKnockout) -> PageData:
-    """What each knockout changes, as a map of windows by sources; a cell's interval over prompts in its details."""
+    """Page of the target's change by each knock-out [window source]; details of a cell have its interval over prompts."""
     headline, facts = headline_and_facts(result)
     windows = tuple(f"{window[0]}-{window[-1]}" if len(window) > 1 else str(window[0]) for window in result.windows)
     note = "Change of the target when attention to the source is blocked in these layers. Orange raises it, violet lowers it."
@@ -290,12 +292,12 @@ def knockout_page(result: AttentionKnockout) -> PageData:
 
 @figure_of.register(AttentionKnockout)
 def knockout_figure(result: AttentionKnockout, *, width: float | None = None, **options: Any) -> Any:
-    """The change of the target by the centre of the window, a line per source, with 95 % intervals over several prompts.
+    """Figure of the target's change by the centre of the window, one line per source, with 95 % intervals over prompts.
 
     Args:
-        result: The knockouts.
+        result: The knock-outs.
         width: Inches; None means one column of a paper.
-        **options: Those of other results' figures: of, against, by_layer.
+        **options: Options of `result_figure`: of, against, by_layer.
     """
     if options:
         return result_figure(result, width=width, **options)
@@ -317,12 +319,12 @@ def knockout_figure(result: AttentionKnockout, *, width: float | None = None, **
 
 @figure_of.register(AttentionHeadScores)
 def head_scores_figure(result: AttentionHeadScores, *, width: float | None = None, **options: Any) -> Any:
-    """Scores of all heads as a heat map.
+    """Heat map of the scores of all heads [layer head].
 
     Args:
         result: The scores.
         width: Inches; None means one column of a paper.
-        **options: Those of other results' figures: of, against, by_layer.
+        **options: Options of `result_figure`: of, against, by_layer.
     """
     if options:
         return result_figure(result, width=width, **options)
@@ -331,7 +333,7 @@ def head_scores_figure(result: AttentionHeadScores, *, width: float | None = Non
 
 @page_of.register
 def table_page(result: Result) -> PageData:
-    """The page of any other result: its numbers as maps, one per kind, where they have rows and columns, else the largest in a table."""
+    """Page of any other result: one map per kind if numbers have rows and columns, else a table of the largest numbers."""
     headline, facts = headline_and_facts(result)
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()
@@ -345,7 +347,7 @@ def table_page(result: Result) -> PageData:
 
 
 def _in_words(kind: type) -> str:
-    """The name of a class as words: "Patching estimates"."""
+    """Name of a class as words: "Patching estimates"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
@@ -359,20 +361,20 @@ def result_figure(
     width: float | None = None,
     **options: Any,
 ) -> Any:
-    """What the result's page opens with, or one of three pictures of its table.
+    """Figure of the opening view of a result's page, or a heat map, scatter plot or lines of its table.
 
     Args:
         result: Any result.
-        of: The kind of component to draw as a heat map, such as "heads"; with the other two the kinds are all where it is None.
-        against: Another result, whose numbers are along the vertical axis of a scatter plot, matched by layer, head, position.
-        by_layer: Whether lines are drawn: of each kind the sum over heads and positions of every layer. That of the residual
-            stream is what has accumulated before the layer.
-        width: Inches, such as 3.3 for one column of a paper and 6.8 for two; None means that of the kind of picture.
-        **options: Of the page, where none of the three is given.
+        of: Kind of component to draw as a heat map, such as "heads". With `against` or `by_layer`, None means all kinds.
+        against: Another result for a scatter plot, on the vertical axis, matched by layer, head and position.
+        by_layer: Whether to draw lines: for each kind, the sum over heads and positions of every layer. For the residual stream,
+            this sum is at the layer's input.
+        width: Inches, such as 3.3 for one column of a paper and 6.8 for two; None means the default of the kind of figure.
+        **options: Options of the page, without `of`, `against` and `by_layer`.
 
     Raises:
-        InputError: if there is no such kind, two results have no number in common, numbers of the result are not to be summed, or
-            there are none to draw.
+        InputError: if there is no such kind, if the results have no component in common, if numbers of the result may not be
+            summed, or if there are none to draw.
     """
     own = ("of", "against", "by_layer", "width", "title", "caption")
     if of is None and against is None and not by_layer:
@@ -384,7 +386,7 @@ def result_figure(
         else:
             drawn = True
         if not drawn:
-            raise InputError(f"{type(result).__name__}.figure: its table has no values to draw; draw to_dataframe().")
+            raise InputError(f"{type(result).__name__}.figure: the table has no values to draw. Use to_dataframe().")
         return page_figure(data, width)
     refuse_options(f"{type(result).__name__}.figure", table_page, options, own)
     heading, _ = headline_and_facts(result)
@@ -394,7 +396,9 @@ def result_figure(
     kind = _kind(of, grids)
     if by_layer:
         if not isinstance(result, SUMMED) or any(grid["row"] != "layer" for grid in grids.values()) or not grids:
-            raise InputError(f"by_layer: numbers of a {type(result).__name__} are not summed over heads and positions.")
+            raise InputError(
+                f"by_layer=True: numbers of {type(result).__name__} have no sum over heads and positions. Omit by_layer."
+            )
         shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if kind in (None, name)}
         return lines(shown, title=f"{heading}\nsums over heads and positions", width=width)
     drawn, name = grids[kind], PLURAL.get(kind, kind)
@@ -405,7 +409,7 @@ def result_figure(
 
 
 def _kind(of: Any, kinds: Iterable[str]) -> Any:
-    """The kind of component that a caller names, as the table has it; None where none is named."""
+    """Kind of component as tables name it, from an argument in the plural or singular; None stays None."""
     names = by_plural(kinds)
     asked = in_plural(of, "of")
     if asked is not None and not (isinstance(asked, str) and asked in names):
@@ -415,12 +419,12 @@ def _kind(of: Any, kinds: Iterable[str]) -> Any:
 
 @figure_of.register(PatchingComparison)
 def comparison_figure(result: PatchingComparison, *, width: float | None = None, **options: Any) -> Any:
-    """Estimates and measured changes as a scatter plot, with the line of equal numbers.
+    """Scatter plot of estimated and measured changes, with the diagonal.
 
     Args:
         result: The comparison.
         width: Inches; None means one column of a paper.
-        **options: Those of other results' figures: of, against, by_layer.
+        **options: Options of `result_figure`: of, against, by_layer.
     """
     if options:
         return result_figure(result, width=width, **options)
@@ -441,21 +445,21 @@ def comparison_figure(result: PatchingComparison, *, width: float | None = None,
 
 
 def _scatter(first: Result, second: Any, of: str | None, heading: str, width: float | None) -> Any:
-    """Numbers of two results at the same components."""
+    """Scatter plot of the numbers of two results at the same components."""
     if not isinstance(second, Result):
-        raise InputError(f"against is a {type(second).__name__}: expected a result of the same components.")
+        raise InputError(f"against is of type {type(second).__name__}: expected a result of the same components.")
     (mine, one, x), (theirs, two, y) = _numbers_of(first), _numbers_of(second)
     common = [name for name in mine if name in PLACES and name in theirs]
     apart = [name for name in PLACES if (name in one) != (name in two)]
     if x is None or y is None or not common or apart:
         named = (", ".join(labels) or "nothing" for labels in (one, two))
-        raise InputError(f"against: numbers are by {' and by '.join(named)}: expected results of the same components.")
+        raise InputError(f"against: numbers are by {' and by '.join(named)}, expected results of the same components.")
     both = mine.rename(columns={x: "first"}).merge(theirs.rename(columns={y: "second"})[[*common, "second"]], on=common)
     kind = _kind(of, mine["kind"].unique() if "kind" in common else ())
     both = both if kind is None else both[both["kind"] == kind]
     if both.empty:
         raise InputError(
-            "against: the two results have no component in common: make both of the same kinds, layers and positions."
+            "against: the two results have no component in common. Use results with the same kinds, layers and positions."
         )
     names = [_component({name: row[name] for name in common}) for row in both.to_dict("records")]
     kinds = type(first).__name__, type(second).__name__
@@ -469,10 +473,16 @@ def _scatter(first: Result, second: Any, of: str | None, heading: str, width: fl
 def logit_panel(
     result: Attribution, maps: Any, text: PageText, name: Callable[[str], str], first: Sequence[str]
 ) -> dict[str, PageBlock]:
-    """Its shares, and where they were asked for its signed layer maps."""
+    """Panel of an attribution, and of its signed layer maps if it has them.
+
+    Raises:
+        InputError: if the attribution is of another text or model, or has fewer layers than the page.
+    """
     refuse_other_run("attribution is", result.labels, result.identity, maps)
     if text.layers[-1] >= result.n_layers:
-        raise InputError(f"the attribution has {result.n_layers} layers, the page layer {text.layers[-1]}.")
+        raise InputError(
+            f"beside: the attribution has {result.n_layers} layers, the page layer {text.layers[-1]}. Use the same model for both."
+        )
     own = name("logit")
     signed = (
         {f"{own} maps": _signed(result, text, first)} if any(part.startswith("maps.") for part in result.parts) else {}
@@ -488,7 +498,11 @@ def effects_panel(
     name: Callable[[str], str],
     first: Sequence[str],
 ) -> dict[str, PageBlock]:
-    """What a target changes by where a component, or a contribution, is replaced or removed: beside what each contributes."""
+    """Panel of a target's change under patches of components or edits of contributions.
+
+    Raises:
+        InputError: if the result is of another text or model, or of several prompts.
+    """
     labels = result.tokens[0] if isinstance(result, ContributionSweep) else result.labels
     alone = not isinstance(result, ContributionSweep) or len(result.tokens) == 1
     same = len(labels) == len(maps.tokens) and all(
@@ -497,7 +511,7 @@ def effects_panel(
     if not (alone and same):
         raise InputError(
             f"beside: the {_in_words(type(result)).lower()} is of {'' if alone else 'several prompts, the first of '}{len(labels)} "
-            f"tokens ({shortened(labels)}), these maps are of {len(maps.tokens)} ({shortened(maps.tokens)}): make both of the same text."
+            f"tokens ({shortened(labels)}), these maps are of {len(maps.tokens)} ({shortened(maps.tokens)}). Use the same text for both."
         )
     held: dict[str, Any] = {}
     if isinstance(result, ContributionSweep):
@@ -518,7 +532,7 @@ def effects_panel(
 
 
 def _of_components(result: ActivationPatching | PatchingEstimates) -> dict[str, Any]:
-    """By kind of component: the numbers of each axis, and changes of the target."""
+    """By kind of component: numbers of each axis, and changes of the target."""
     several = isinstance(result, ActivationPatching) and len(result.targets) > 1
     held: dict[str, Any] = {}
     for kind in ("residual", "head", "mlp"):
@@ -533,7 +547,7 @@ def _of_components(result: ActivationPatching | PatchingEstimates) -> dict[str, 
 
 
 def _logit_block(result: Attribution, maps: str) -> DataBlock:
-    """A target's shares for the overview; `maps` names the block of its signed layer maps."""
+    """Block of an attribution for the overview; `maps` is the name of the block of signed layer maps, or empty."""
     biases = zip(result.biases.items(), result.bias_layers, strict=True)
     edits = ((f"edit at {name}", result.edit_layers[name], share) for name, share in result.edits.items())
     numbers = {
@@ -561,7 +575,7 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
 
 
 def _continued(result: ContinuationAttribution, row: int) -> DataBlock:
-    """One token of a continuation for the overview."""
+    """Block of one token of a continuation for the overview."""
     assert result.residual is not None and result.constants is not None and result.heads is not None
     token, position = result.targets[row], result.n_prompt + row
     linear = result.reading == "logit"
@@ -604,7 +618,7 @@ def _target_page(
     heading: str,
     statement: str,
 ) -> PageData:
-    """The overview of targets without maps; it opens where most of the first flows."""
+    """Page of the overview of targets without maps; it opens at the largest absolute value of `residual`."""
     n, n_layers = len(labels), len(residual) - 1
     words, special = word_numbers(labels), special_positions(labels)
     text = PageText(tuple(range(n)), tuple(range(n_layers)), False, words, special)
@@ -615,7 +629,7 @@ def _target_page(
 
 
 def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
-    """So many names with their shares, largest first, then the sum of all smaller ones, where there are any."""
+    """The `most` entries with the largest absolute attributions, in this order, then the sum of the others if there are any."""
     ordered = sorted(entries, key=lambda entry: -abs(entry[1]))
     yield from ordered[:most]
     if smaller := ordered[most:]:
@@ -623,7 +637,7 @@ def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[t
 
 
 def largest_edges(result: Attribution) -> dict[str, list[tuple[int, int, float]]]:
-    """By "layer,head": the largest of what it carries, as query, key and share; of an attribution with edges."""
+    """By "layer,head": the largest edges of the head as (query, key, attribution), for an attribution with edges."""
     n = len(result.labels)
     return {
         f"{layer},{head}": [
@@ -635,7 +649,7 @@ def largest_edges(result: Attribution) -> dict[str, list[tuple[int, int, float]]
 
 
 def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
-    """By layer: the neurons with the largest shares over all positions; none where they were not asked for."""
+    """By layer: neurons with the largest absolute attributions, summed over positions; nothing without tables of neurons."""
     if any(part.startswith("neurons.") for part in result.parts):
         for layer in range(result.n_layers):
             shares = result.neurons(layer).sum(dim=0) if f"neurons.{layer}" in result.parts else torch.zeros(0)
@@ -643,7 +657,7 @@ def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
 
 
 def _question(result: Attribution) -> str:
-    """What the page answers: why a token, and not another, where the target is a logit of single tokens."""
+    """Question of the page: "Why “ Mary” and not “ John”?" for logits of one or two tokens, else "What makes the target?"."""
     target, quantity = (name.removeprefix("difference of ") for name in (result.target, result.quantity))
     words = [re.fullmatch(QUOTED, word) for word in re.split(r" - (?=['\"])", target.removeprefix(quantity).strip())]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
@@ -667,7 +681,7 @@ def _certificate(result: Attribution) -> str:
 
 
 def _sums_up(error: float, linear: bool) -> str:
-    """The law of complete rules and how well it holds."""
+    """Sentence on the sums at all layers and their largest relative error, for complete rules."""
     of = "" if linear else "'s first-order form"
     exact = typographic(scientific(error))
     return f"✓ At every layer the attributions of all positions and later biases sum to the target{of}, to {exact} of their sizes."
@@ -678,12 +692,12 @@ def _unit(quantity: str) -> str:
 
 
 def _method(rules: str) -> str:
-    """How such rules attribute, in words."""
+    """Method of attribution of some rules, in words."""
     return METHODS.get(rules, f"attribution by one backward pass under rules of the caller's own, {rules!r}")
 
 
 def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBlock:
-    """Its layer maps at the page's layers and rows: those of `first` before the rest, as many as there is room for."""
+    """Block of signed layer maps at the page's layers and queries: scopes of `first` first, up to `SIGNED_BYTES`."""
     cells, target = text.reachable(), typographic_words(result.target)
     coarse = len(text.words) > FINE_TOKENS
     most = max(1, SIGNED_BYTES // (int(cells.sum()) * len(text.layers) * (1 if coarse else 2)))
@@ -772,7 +786,7 @@ def _tables(result: Attribution, tokens: tuple[str, ...]) -> Iterator[dict[str, 
 
 
 def _component(places: dict[str, Any]) -> str:
-    """A component's name: "L23H3@14", "L23.mlp@14", else what each column holds."""
+    """Name of a component: "L23H3@14", "L23.mlp@14", followed by the values of other columns."""
     layer, head, kind = places.pop("layer", ""), places.pop("head", NONE), places.pop("kind", "")
     at = f"@{places.pop('position')}" if "position" in places else ""
     of = f".{kind}" if kind not in ("", "head") else ""
@@ -782,7 +796,7 @@ def _component(places: dict[str, Any]) -> str:
 
 
 def _numbers_of(result: Result) -> tuple[pd.DataFrame, list[str], str | None]:
-    """The table of a result, its columns of labels that vary, and that of numbers or None."""
+    """Table of a result, its label columns with more than one value, and the name of its number column or None."""
     if isinstance(result, Attribution):
         heads = "heads" in result.parts
         of_kind = {"residual": result.token_maps(), **({"head": result.token_maps("heads")} if heads else {})}
@@ -801,9 +815,9 @@ def _numbers_of(result: Result) -> tuple[pd.DataFrame, list[str], str | None]:
 
 
 def _grids(result: Result) -> Iterator[dict[str, Any]]:
-    """Of a table with one number per row and column a map; with a column of kinds, a map of each.
+    """Maps of a table with one number per row and column; with a column of kinds, one map per kind.
 
-    Heads by position are summed over positions where sums mean something, else every head is a row.
+    Heads by position are summed over positions for results in `SUMMED`, else every head is a row.
     """
     frame, labels, value = _numbers_of(result)
     kinds = frame.groupby("kind", sort=False) if "kind" in frame else [(value, frame)]
@@ -825,7 +839,7 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str, note: str) -> dict[str, Any]:
     texts = [
         name for name in labels if pd.api.types.is_string_dtype(frame[name])
-    ]  # in the table's order, not the alphabet's
+    ]  # in the table's order, not alphabetically
     frame = frame.assign(**{name: pd.Categorical(frame[name], categories=frame[name].unique()) for name in texts})
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
     values = torch.tensor(cells.to_numpy(dtype=float))

@@ -100,7 +100,7 @@ def samples() -> str:
         missed = "" if summary["completeness"] is None else scientific(summary["completeness"])
         counts = (_grouped(summary["tokens"]), _grouped(summary["masked"]), str(summary["cut"]))
         rows.append([run, sample.format(summary["sequences"]), *counts, missed, computed])
-    head = ["folder", "sequences", "tokens", "masked", "cut", "largest miss of parts and bias", "what"]
+    head = ["folder", "sequences", "tokens", "masked", "cut", "largest completeness error", "what"]
     return table(head, rows)
 
 

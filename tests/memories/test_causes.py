@@ -173,5 +173,5 @@ def test_coefficients_one_per_cent_off_are_refused_but_not_the_tail_of_gelu(monk
     clear = (found.coefficient.abs() > 0.1 * largest) & (found.coefficient.abs() > 1e-3)
     assert clear.sum() > 1000 and off.error[clear].min() > 1e-4
     monkeypatch.setattr("tl_ffblock.memories.causes.coefficients", lambda record: 1.01 * coefficients(record))
-    with pytest.raises(CompletenessError, match=r"memory 2:\d+: parts and bias differ from its coefficient"):
+    with pytest.raises(CompletenessError, match=r"memory 2:\d+: token parts and bias differ from its activation"):
         memories.token_parts(model, KEYS, names)

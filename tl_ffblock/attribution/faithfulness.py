@@ -268,7 +268,7 @@ def _of_method(place: str, given: Any, run: Run) -> list[Scores]:
     for number, (scores, sequence) in enumerate(zip(by_prompt, run.sequences, strict=True)):
         if not isinstance(scores, Attribution | Tensor | np.ndarray | list | tuple):
             raise InputError(
-                f"{place}[{number}] is a {type(scores).__name__}: expected an Attribution of ffb.attribute, or scores [pos]."
+                f"{place}[{number}] is of type {type(scores).__name__}: expected an Attribution of ffb.attribute, or scores [pos]."
             )
         if isinstance(scores, Attribution) and scores.labels != sequence.labels:
             raise InputError(

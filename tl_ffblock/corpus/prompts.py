@@ -80,7 +80,7 @@ def map_prompts(
     require(["filelock", *(["ray"] if by_ray else [])])
     if by_ray and not named:
         raise InputError(
-            f"model is a {type(model).__name__}: workers load a model by name. Pass its name, or use engine='local'."
+            f"model is of type {type(model).__name__}: workers load a model by name. Pass its name, or use engine='local'."
         )
     settings = dict(workers=workers, threads=threads, gpus=gpus, ray_address=ray_address, shard_size=shard_size)
     config = Config(model=named, data="prompts", out=out, engine=engine, device=device, **settings)  # type: ignore[arg-type]

@@ -290,7 +290,7 @@ def _dataset(config: Config) -> Rows:
             raise InputError(f"{config.source} has no split {config.split!r}; it has {', '.join(loaded)}.")
         loaded = loaded[config.split]
     if not isinstance(loaded, datasets.Dataset):
-        raise InputError(f"data is a {type(loaded).__name__}: expected a file's name or a datasets.Dataset.")
+        raise InputError(f"data is of type {type(loaded).__name__}: expected a file's name or a datasets.Dataset.")
     columns = [name for name in (config.column, config.document_column) if name is not None]
     for name in columns:
         if name not in loaded.column_names:

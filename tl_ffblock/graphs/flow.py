@@ -665,7 +665,7 @@ def top_tokens(
     known = identify(model)
     readout, width = read_out(known, reading), known.sizes.d_model
     if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
-        given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is a {type(vectors).__name__}"
+        given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is of type {type(vectors).__name__}"
         raise InputError(
             f"vectors {given}: expected a tensor [vector, {width}] of {known.name}. For one vector pass vector[None]."
         )
@@ -695,7 +695,7 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
             given = (
                 f"has shape {tuple(ids.shape)} of {ids.dtype}"
                 if isinstance(ids, Tensor)
-                else f"is a {type(ids).__name__}"
+                else f"is of type {type(ids).__name__}"
             )
             raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens returns them.")
     if first.shape != second.shape:

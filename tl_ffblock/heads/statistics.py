@@ -353,7 +353,7 @@ def _is_punctuation(text: str) -> bool:
 def _refuse_asymmetric(distances: Float[np.ndarray, "map map"]) -> None:
     if not isinstance(distances, np.ndarray):
         raise InputError(
-            f"distances is a {type(distances).__name__}: expected an array [map, map] such as that of divergences; "
+            f"distances is of type {type(distances).__name__}: expected an array [map, map] such as that of divergences; "
             "np.asarray makes one of lists."
         )
     square = distances.ndim == 2 and distances.shape[0] == distances.shape[1]

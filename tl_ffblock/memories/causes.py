@@ -180,7 +180,7 @@ def _certified(run: Run, cells: Cells, position: int, columns: Sequence[Tensor])
     worst = int(result.error.argmax())
     if not float(result.error[worst]) <= run.settings.rtol:
         raise CompletenessError(
-            f"{run.model.name}, memory {cells.names[worst]}: parts and bias differ from its coefficient by "
+            f"{run.model.name}, memory {cells.names[worst]}: token parts and bias differ from its activation by "
             f"{float(result.error[worst]):.1e} of the largest of them (tolerance {run.settings.rtol:.0e}) at position "
             f"{position}."
         )

@@ -297,5 +297,5 @@ def _refuse_others(**tensors: object) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
             raise InputError(
-                f"{name} is a {type(given).__name__}: expected a tensor; torch.as_tensor makes one of an array."
+                f"{name} is of type {type(given).__name__}: expected a tensor; torch.as_tensor makes one of an array."
             )

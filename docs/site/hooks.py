@@ -11,7 +11,11 @@ from docs.site import live, notebooks, reference, repository
 FIRST = ("index.md", "how_to/", "attribution.md", "flow.md", "patching.md", "experiments.md")
 LAST = ("results/", "architecture/", "speed.md", "source/")
 """Beginnings of places whose pages the search shows before others, and after."""
-TAGS = {"how_to/coming_from.md": ("BertViz", "Captum", "Inseq"), "how_to/heads.md": ("OV", "QK")}
+TAGS = {
+    "how_to/ablation.md": ("ablate",),
+    "how_to/coming_from.md": ("BertViz", "Captum", "Inseq"),
+    "how_to/heads.md": ("OV", "QK"),
+}
 """Words for which the search shows a page first, though other pages have them in a heading."""
 
 

@@ -37,7 +37,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/how_to/activation_patching.md": cost.PATCHING_BLOCKS,
     "docs/how_to/ioi.md": cost.IOI_BLOCKS,
     "docs/how_to/notebooks.md": cost.NOTEBOOK_BLOCKS,
-    "docs/other_tools.md": cost.OTHER_TOOLS_BLOCKS,
+    "docs/other_tools.md": {**cost.OTHER_TOOLS_BLOCKS, "gim": known_circuits_tables.said_of_gim},
     "docs/how_to/results.md": result_classes.BLOCKS,
     "docs/results/README.md": findings.BLOCKS,
     "docs/results/causal_validation.md": causal_tables.BLOCKS,

@@ -308,6 +308,60 @@ def attachment() -> str:
     return table(["probe", "maps", "attachment", "minus attention by the same probe"], rows)
 
 
+def said_of_rest() -> str:
+    """Where attention rests, and what of it remains weighted by values."""
+    shares = {
+        (model, kind): of_kind
+        for run, model in MODELS.items()
+        for kind, of_kind in stored(run, "heads_statistics").groupby("map")[["first", "separator"]].mean().iterrows()
+    }
+    first = [shares[model, kind]["first"] for model in MODELS.values() for kind in ("attention", "value-weighted")]
+    return claim(
+        "Both models' attention rests on the first token, where BERT's rests on [SEP]: MiniLM's on [CLS] (mean share "
+        f"{number(first[0])}) and hardly on [SEP] ({number(shares['MiniLM', 'attention']['separator'])}), SmolLM2's on the token that "
+        f"begins every prompt ({number(first[2])}). Weighted by values the shares are {number(first[1])} and {number(first[3])}: the "
+        "values there are small, as Kobayashi et al. 2020 found of BERT. What follows in the layer changes these numbers little. (In a "
+        "Pre-LN model without value bias, as SmolLM2, the map through a head after attention is the value-weighted one, the residual "
+        "apart.)",
+        first[1] < first[0] / 3,
+        first[3] < first[2],
+        all(
+            abs(shares[model, f"{scope} by head"]["first"] - shares[model, "value-weighted"]["first"]) < 0.05
+            for run, model in MODELS.items()
+            for scope in SCOPES[run]
+        ),
+    )
+
+
+def said_of_probes() -> str:
+    """What probes find in maps, with and without words."""
+    rows = {(row["probe"], row["maps"]): row for row in stored("heads-minilm", "probes_attachment").to_dict("records")}
+    alone, words = (
+        {maps: row for (name, maps), row in rows.items() if name == probe} for probe in ("maps", "maps and words")
+    )
+    whole = [row for maps, row in alone.items() if maps in SCOPES["heads-minilm"]]
+    (distance,) = (row for (name, _), row in rows.items() if name == "distance and words")
+    (straight, offset) = (
+        next(row for (name, _), row in rows.items() if name == baseline)
+        for baseline in ("right-branching", "best offset")
+    )
+    return claim(
+        f"Attention ({_interval(alone['attention'], 'attachment')} per cent) is above the best fixed offset, which is right-branching "
+        f"({_interval(offset, 'attachment')}), and word vectors help most ({_interval(words['attention'], 'attachment')}); distance and "
+        f"words without maps have {_interval(distance, 'attachment')}. With random weights there is little to read "
+        f"({_interval(alone['random weights'], 'attachment')}). The maps of whole layers are six per kind and not 72, so they find less "
+        "than attention by themselves. All maps together gain "
+        f"{_interval(alone['all of these'], 'minus_attention', '+')} points over attention where the probe reads no words, and "
+        f"{_interval(words['all of these'], 'minus_attention', '+')} where it does. These are three times as many maps, and maps of "
+        "attention by value are among them, so the gain is not the feed-forward's alone.",
+        alone["attention"]["attachment_low"] > offset["attachment_high"],
+        straight["attachment"] == offset["attachment"],
+        words["attention"]["attachment_low"] > alone["attention"]["attachment_high"],
+        all(row["minus_attention_high"] < 0 for row in (*whole, alone["random weights"])),
+        alone["all of these"]["minus_attention_low"] > 0 > words["all of these"]["minus_attention_low"],
+    )
+
+
 def copy(run: str, folder: str, *names: str) -> None:
     """A run's tables, rounded to four digits: all that are kept of a run of `heads`, or those that are named."""
     (HERE / folder).mkdir(exist_ok=True)
@@ -364,6 +418,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "heads-findings": findings,
     "heads-relations-minilm": lambda: relations("heads-minilm"),
     "heads-relations-smollm2": lambda: relations("heads-smollm2"),
+    "heads-rest": said_of_rest,
+    "heads-probes-said": said_of_probes,
     "heads-probes": attachment,
     "heads-widths": widths,
 }

@@ -11,6 +11,12 @@ from docs.site import live, notebooks, reference, repository
 FIRST = ("index.md", "how_to/", "attribution.md", "flow.md", "patching.md", "experiments.md")
 LAST = ("results/", "architecture/", "speed.md", "source/")
 """Beginnings of places whose pages the search shows before others, and after."""
+TAGS = {
+    "how_to/ablation.md": ("ablate",),
+    "how_to/coming_from.md": ("BertViz", "Captum", "Inseq"),
+    "how_to/heads.md": ("OV", "QK"),
+}
+"""Words for which the search shows a page first, though other pages have them in a heading."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -60,6 +66,7 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     """Links that are written for the repository lead to pages of the site."""
     place = page.file.src_uri
     page.meta["search"] = {"boost": 8 if place.startswith(FIRST) else 0.2 if place.startswith(LAST) else 1}
+    page.meta |= {"tags": list(TAGS[place])} if place in TAGS else {}
     outside = {place: path for path, place in repository.TAKEN.items()}
     outside |= {f"gallery/{path.stem}.md": f"notebooks/{path.name}" for path in notebooks.NOTEBOOKS}
     path = outside.get(place, f"docs/{place}")

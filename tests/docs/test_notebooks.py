@@ -1,6 +1,9 @@
 """Notebooks as they are stored: what their cells print is of this version, and all of them were run."""
 
+import importlib.util
 import re
+import shlex
+import types
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,27 @@ def test_a_stored_notebook_was_run_whole_by_this_version(notebook: Path) -> None
     versions = [version for page in _pages(outputs) for version in re.findall(r'"tl_ffblock": ?"([^"]+)"', page)]
     assert set(versions) <= {__version__}
     assert notebook.stat().st_size < LARGEST
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_first_cell_installs_the_package_where_it_is_missing(
+    notebook: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the repository, with versions held; it runs nothing where the package is there."""
+    transformer = pytest.importorskip("IPython.core.inputtransformer2").TransformerManager()
+    first = next(cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code")
+    called: list[list[str]] = []
+    shell = types.SimpleNamespace(run_line_magic=lambda name, line: called.append([name, *shlex.split(line)]))
+    code = compile(transformer.transform_cell(first.source), notebook.name, "exec")
+    exec(code, {"get_ipython": lambda: shell})
+    assert called == []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    exec(code, {"get_ipython": lambda: shell})
+    assert [words[:2] for words in called] == [["pip", "install"]] * 2
+    for words in called:
+        assert (notebook.parent / words[words.index("-c") + 1]).resolve().name == "constraints.txt"
+    folder, _, extras = called[0][-1].partition("[")
+    assert (notebook.parent / folder / "pyproject.toml").is_file() and "demo" in extras
 
 
 def test_some_notebooks_hold_pages_with_their_version() -> None:

@@ -1,13 +1,19 @@
 """What the documentation site is made of, without building it."""
 
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 import tl_ffblock
-from docs.site import links, reference, repository
+from docs.site import links, notebooks, reference, repository
+
+DOCS = repository.ROOT / "docs"
 
 
 def test_the_reference_documents_what_the_package_exports() -> None:
@@ -55,6 +61,30 @@ def test_a_page_of_the_reference_begins_with_its_functions() -> None:
 def test_links_of_the_repository_lead_to_pages_of_the_site(link: str, shown: str) -> None:
     """A page's links, written for its place in the repository, are written for its place on the site."""
     assert repository.with_links(link, "CONTRIBUTING.md", "architecture/contributing.md") == shown
+
+
+def entries(menu: list[Any]) -> Iterator[tuple[str, str]]:
+    """Titles of a menu with their pages, at every depth."""
+    for entry in menu:
+        for title, page in entry.items() if isinstance(entry, dict) else ():
+            yield from entries(page) if isinstance(page, list) else [(title, page)]
+
+
+def title_of(page: Path) -> str:
+    """The first heading of a page or a notebook."""
+    found = re.search(r"(?m)^# (.+)$", page.read_text(encoding="utf-8")) if page.suffix == ".md" else None
+    return found[1] if found else notebooks.title(page)
+
+
+def test_a_page_has_one_title() -> None:
+    """Its heading is what the menu and the lists of how-tos and of the gallery call it."""
+    menu = yaml.safe_load((repository.ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
+    named = [(title, DOCS / page) for title, page in entries(menu) if page != "index.md"]
+    for index in (DOCS / "how_to/index.md", DOCS / "gallery/index.md"):
+        links_of = re.findall(r"(?<!!)\[([^\]!]+)\]\(([^)]+\.(?:md|ipynb))\)", index.read_text(encoding="utf-8"))
+        named += [(title, (index.parent / page).resolve()) for title, page in links_of]
+    assert len(named) > 70
+    assert [(title, title_of(page)) for title, page in named if title != title_of(page)] == []
 
 
 def test_a_flowchart_of_imports_is_a_table() -> None:

@@ -21,6 +21,11 @@ PAGES = {
     "activation patching": "activation_patching",
     "circuit": "circuits",
     "save figure": "figure",
+    "EAP": "attribution_patching",
+    "BertViz": "coming_from",
+    "Captum": "coming_from",
+    "OV circuit": "heads",
+    "QK circuit": "heads",
 }
 """What is typed into the search, and the page that it finds first."""
 

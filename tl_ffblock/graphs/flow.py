@@ -665,7 +665,11 @@ def top_tokens(
     known = identify(model)
     readout, width = read_out(known, reading), known.sizes.d_model
     if not isinstance(vectors, Tensor) or vectors.ndim != 2 or vectors.shape[1] != width:
-        given = f"has shape {tuple(vectors.shape)}" if isinstance(vectors, Tensor) else f"is of type {type(vectors).__name__}"
+        given = (
+            f"has shape {tuple(vectors.shape)}"
+            if isinstance(vectors, Tensor)
+            else f"is of type {type(vectors).__name__}"
+        )
         raise InputError(
             f"vectors {given}: expected a tensor [vector, {width}] of {known.name}. For one vector pass vector[None]."
         )

@@ -66,6 +66,18 @@ def test_tables_have_every_node_and_edge(graphs: dict[str, Graph], name: str) ->
         np.testing.assert_allclose(sums, graph.weights[:, 0], atol=1e-5)
 
 
+def test_ranks_and_probabilities_are_named_by_their_token() -> None:
+    """Of several targets, also where two read one token; other numbers are named by the target."""
+    model, ids = model_of("llama"), tiny.tokens("llama", N)
+    targets = [ffb.logit(7, minus=9), ffb.logit(9), ffb.logit(7)]
+    graph = ffb.flow_graph(model, ids, layers=1, target=targets)
+    nodes, first, second = graph.nodes_dataframe(), *(repr(target.token) for target in graph.targets[:2])
+    for name in ("rank", "probability"):
+        assert list(nodes.filter(like=f"{name} of ")) == [f"{name} of {first}", f"{name} of {second}"]
+    assert list(nodes[f"rank of {second}"]) == [node.ranks[1] for node in graph.nodes]
+    assert list(nodes.filter(regex="^value of ")) == [f"value of {target.name}" for target in graph.targets]
+
+
 def test_tables_of_all_graphs_join(graphs: dict[str, Graph]) -> None:
     """Heads of a flow graph are those of an attribution graph of the same target, with the same values; estimates have theirs."""
     flow, attribution = (graphs[name].nodes_dataframe() for name in ("flow", "attribution"))

@@ -1,17 +1,21 @@
 """Figures of studies: what is written in them can be read."""
 
+from dataclasses import replace
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.collections import LineCollection
 from scipy.stats import spearmanr
 
 import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
 from tl_ffblock.results.figures import Spread, layer_lines, layer_panels
+from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.views.figures import lines, scatter
 
 
@@ -96,8 +100,8 @@ def test_pictures_of_a_result_are_of_its_numbers() -> None:
     np.testing.assert_allclose(drawn["head"], estimates.heads.sum(dim=(1, 2)), rtol=1e-5)
 
 
-def clashes(figure: Any) -> list[str]:
-    """Texts that leave a figure or lie on each other; labels of a scatter plot's points and of nodes may."""
+def clashes(figure: Any, named: bool = False) -> list[str]:
+    """Texts that leave a figure or lie on each other; labels of a scatter plot's points may, of nodes if they are not `named`."""
     figure.canvas.draw()
     renderer, whole = figure.canvas.get_renderer(), figure.bbox
     drawn = [figure._suptitle, figure._supxlabel] if figure._supxlabel else [figure._suptitle]
@@ -111,6 +115,7 @@ def clashes(figure: Any) -> list[str]:
         ]
         legend = [] if place.get_legend() is None else place.get_legend().get_texts()
         drawn += [place.title, place.xaxis.label, place.yaxis.label, *legend, *(ticks if place.axison else [])]
+        drawn += place.texts if named else []
     shown = [text for text in drawn if text.get_text().strip() and text.get_visible()]
     boxes = [(text.get_text(), text.get_window_extent(renderer).padded(-1)) for text in shown]
     out = [
@@ -156,3 +161,54 @@ def test_figures_are_readable_at_both_widths(width: float) -> None:
     assert {name: found for name, figure in drawn.items() if (found := clashes(figure))} == {}
     assert {name: figure.get_figwidth() for name, figure in drawn.items()} == dict.fromkeys(drawn, width)
     assert max(figure.get_figheight() for figure in drawn.values()) <= 5
+
+
+def graphs_of(family: str) -> dict[str, Any]:
+    """An attribution graph with more and fewer edges, and flow graphs of one layer and of two."""
+    model, tokens = model_of(family), tiny.tokens(family, 12)
+    target = ffb.direction(torch.ones(model.cfg.d_model), layer=-1) if family == "bert" else ffb.logit(7)
+    whole = ffb.attribute(model, tokens, target, of="graph").graph(1.0)
+    flows = {f"flow of {n}": ffb.flow_graph(model, tokens, layers=range(n), target=7) for n in (1, 2)}
+    return {f"keep={keep}": whole.prune(keep) for keep in (0.1, 0.3, 0.6, 0.9)} | flows
+
+
+@pytest.mark.parametrize("family", ["llama", "phi", "bert"])
+def test_names_in_the_figure_of_a_graph_do_not_lie_on_each_other(family: str) -> None:
+    """Names of nodes, tokens and layers, at both widths and without the texts around; there are names, and words are whole."""
+    for name, graph in graphs_of(family).items():
+        for width, title in ((3.4, True), (6.8, True), (6.8, None)):
+            figure = graph.figure(width=width, title=title, caption=title)
+            assert clashes(figure, named=True) == [], (name, width)
+            texts = [text.get_text() for text in figure.axes[0].texts]
+            ticks = [text.get_text() for text in (*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels())]
+            assert texts and not any("…" in text for text in texts + ticks), (name, width)
+
+
+@pytest.mark.parametrize("family", ["llama", "phi", "bert"])
+def test_nodes_in_the_figure_of_a_graph_are_on_paths_from_tokens_to_the_target(family: str) -> None:
+    """Every node that is drawn, with the part of the edges; where no path is left, the caption says so, and lines have nodes."""
+    connected = 0
+    for name, graph in graphs_of(family).items():
+        figure = graph.figure()
+        lines_of = [drawn for drawn in figure.axes[0].collections if isinstance(drawn, LineCollection)]
+        paths = nx.DiGraph([tuple(map(tuple, ends)) for drawn in lines_of for ends in drawn.get_segments()])
+        (nodes,) = ({*map(tuple, drawn.get_offsets())} for drawn in figure.axes[0].collections if drawn not in lines_of)
+        assert nodes == {*paths}, name
+        if "no paths" in figure.get_supxlabel() or name.startswith("flow"):
+            continue
+        connected += 1
+        end = max(nodes)
+        starts = {node for node in nodes if not paths.in_degree(node)}
+        assert nodes == {end} | nx.ancestors(paths, end) and {x for x, _ in starts} == {0.0}, name
+        tokens = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        assert len(tokens) == len({*tokens}) and {*tokens} <= {*told_apart(graph.labels)}, name
+    assert connected
+
+
+def test_a_graph_without_a_target_has_a_figure() -> None:
+    """Sizes may be negative, as scores are."""
+    graph = ffb.flow_graph(model_of("bert"), tiny.tokens("bert", 8), layers=1)
+    none: dict[str, Any] = dict.fromkeys(("shares", "own_shares", "rest_shares", "ranks", "probabilities"), ())
+    nodes, sizes = tuple(replace(node, **none) for node in graph.nodes), -graph.sizes
+    figure = replace(graph, targets=(), weights=graph.weights[:, :0], nodes=nodes, sizes=sizes).figure()
+    assert "all edges; width is the size" in figure.get_supxlabel()

@@ -55,6 +55,8 @@ _BY_TARGET = {
     "probabilities": "probability",
 }
 """Fields of nodes with one number per target, and their columns."""
+_BY_TOKEN = ("rank", "probability")
+"""Columns whose numbers are of the target's token: that of the first answer."""
 _EAP = {
     r"L(\d+)H(\d+)": r"a\1.h\2",
     r"L(\d+)H(\d+)\.([qkv])": r"a\1.h\2<\3>",
@@ -212,7 +214,7 @@ class Graph(Result):
     def nodes_dataframe(self, names: Names = "components") -> pd.DataFrame:
         """One row per node: component, kind, layer, head, index, position (-1 for none), token, value, intercept, and more.
 
-        With several targets there are "value of" and "intercept of" each.
+        With several targets there are "value of" and "intercept of" each, and "rank of" and "probability of" each one's token.
 
         Args:
             names: Format of component names.
@@ -229,7 +231,8 @@ class Graph(Result):
         for column, name in _BY_TARGET.items():
             if column in frame:
                 table = pd.DataFrame(frame.pop(column).tolist())
-                frame = frame.join(table.set_axis(self._by_target(name)[: table.shape[1]], axis=1))
+                table = table.set_axis(self._by_target(name)[: table.shape[1]], axis=1)
+                frame = frame.join(table.loc[:, ~table.columns.duplicated()])
         return frame
 
     def to_dataframe(self, names: Names = "components") -> pd.DataFrame:
@@ -398,8 +401,10 @@ class Graph(Result):
         return tabulated({"unit": self.units or ("share",) * len(self.sizes), "size": self.sizes, **weights})
 
     def _by_target(self, name: str) -> list[str]:
-        """Names of columns by target; only the name if there is one target or none."""
-        return [name] if self.weights.shape[1] == 1 else [f"{name} of {target.name}" for target in self.targets]
+        """Names of columns by target, ranks and probabilities by its token; only the name if there is one target or none."""
+        tokens = [target.token if name in _BY_TOKEN else None for target in self.targets]
+        of = [target.name if token is None else repr(token) for target, token in zip(self.targets, tokens, strict=True)]
+        return [name] if self.weights.shape[1] == 1 else [f"{name} of {each}" for each in of]
 
     @strict
     def faults(self) -> Iterator[str]:

@@ -3,11 +3,14 @@
 import importlib.util
 import io
 import math
-from collections import Counter
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from textwrap import wrap
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
@@ -31,6 +34,7 @@ from tl_ffblock.page import DataBlock, GraphBlock, MapsBlock, NumbersBlock, Page
 from tl_ffblock.result import Result
 from tl_ffblock.results.figures import COLOURS, COLUMN, axes, layer_lines, sign
 from tl_ffblock.results.ranks import others_of, shares_of_others
+from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.registry import figure_of, page_of
 
@@ -65,7 +69,9 @@ MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
 NAME_ROWS = 0.06
 NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
 # Largest numbers of drawn edges of a graph, and of its labelled nodes.
-MOST_LINES, MOST_NODE_NAMES = 600, 12
+MOST_LINES, MOST_NODE_NAMES = 600, 20
+# Inches per label of a graph's axes; pixels around labels of its nodes.
+TICK_ROOM, NAME_APART = 0.14, 1.0
 # Colours of kinds of predictors: vermilion, blue, orange and grey.
 COLOUR_OF = {"map of what is edited": COLOURS[5], "other maps": COLOURS[0], ATTENTION: COLOURS[1], PLACEBO: COLOURS[6]}
 
@@ -200,7 +206,7 @@ def page_figure(data: PageData, width: float | None = None) -> Any:
     if isinstance(numbers, NumbersBlock) and start.view == "numbers":
         return _numbers_figure(numbers, data, width)
     if isinstance(graph, GraphBlock) and start.view == "graph":
-        return _graph_figure(graph, data.model, width)
+        return _graph_figure(graph, data.runs[0].tokens, data.model, width)
     maps = [block for block in blocks.values() if isinstance(block, MapsBlock)]
     by_head = [block for block in maps if block.labels["axis"] == "head"]
     if by_head and start.view in ("all", "heads"):
@@ -657,63 +663,149 @@ def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
     return _framed(figure, data.heading, f"{data.facts}. {table['note']}")
 
 
-def _graph_figure(data: GraphBlock, model: str, width: float | None) -> Any:
-    """Figure of a graph: nodes by column and lane, the largest edges coloured by attribution, and labels of their nodes."""
+def _graph_figure(data: GraphBlock, tokens: Sequence[str], model: str, width: float | None) -> Any:
+    """Nodes by column and row, the edges between them coloured by attribution, and names of the largest nodes that fit."""
     from matplotlib.collections import LineCollection
 
-    # Nodes of one column and lane are drawn below each other; the fullest one determines the height of all lanes.
-    seen: Counter[tuple[int, int]] = Counter()
-    rank = []
-    for node in data.nodes:
-        rank.append(seen[node.column, node.lane])
-        seen[node.column, node.lane] += 1
-    depth, wide = max(seen.values()), _inches(width, 2 * COLUMN)
-    figure, place = axes(width=wide, height=min(4.0 if wide >= WIDE else 2.6, 1.5 + 0.11 * data.lanes * depth))
-    edges = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES]
-    at = [
-        (node.column, -node.lane * depth - own + seen[node.column, node.lane] / 2)
-        for node, own in zip(data.nodes, rank, strict=True)
-    ]
+    edges, gaps, said = _drawn_edges(data)
+    ends = [(edge.source, edge.target) for edge in edges]
+    largest = dict.fromkeys(number for pair in ends + gaps for number in pair)
+    columns = sorted({data.nodes[number].column for number in largest})
+    at, rows = _node_places(data, sorted(largest), columns)
+    names = told_apart(tokens) if data.lanes == len(tokens) + 1 else ()
+    labels, xlabel = _column_labels([data.columns[column] for column in columns])
+    turned, wide = xlabel != "layer", _inches(width, 2 * COLUMN)
+    deep = 1 - min((y for _, y in at.values()), default=0.0)
+    high = min(3.2 if wide >= WIDE else 2.2, 0.4 + 0.12 * deep)
+    figure, place = axes(width=wide, height=high + 0.4 + turned * _room([*labels.values(), ""]))
     strength = np.array([_weight(edge) for edge in edges])
     strength = strength / (strength.max(initial=0.0) or 1.0)
     inks = [LOSS if edge.shares and edge.shares[0] < 0 else GAIN if edge.shares else INK for edge in edges]
-    lines = [(at[edge.source], at[edge.target]) for edge in edges]
-    widths: dict[str, Any] = {"alpha": 0.1 + 0.9 * strength, "linewidths": 0.4 + 2.1 * strength} if edges else {}
-    place.add_collection(LineCollection(lines, colors=inks, **widths))
-    place.scatter(*zip(*at, strict=True), s=4, color=INK, zorder=3, linewidths=0)
-    _name_nodes(place, data, edges, at)
-    _label(place.set_xticks, [column.replace("\n", " ") for column in data.columns], wide - 0.3, rotation=90)
-    place.set_yticks([])
+    look: dict[str, Any] = {"alpha": 0.1 + 0.9 * strength, "linewidths": 0.4 + 2.1 * strength} if edges else {}
+    place.add_collection(LineCollection([(at[a], at[b]) for a, b in ends], colors=inks, **look))
+    place.add_collection(LineCollection([(at[a], at[b]) for a, b in gaps], colors="0.5", linestyles=":", linewidths=1))
+    place.scatter(*np.array([*at.values()]).reshape(-1, 2).T, s=4, color=INK, zorder=3, linewidths=0)
+    _spaced_ticks(place.set_xticks, labels, TICK_ROOM * len(columns) / (wide - 1), rotation=90 * turned)
+    tokens_at = {rows[lane]: names[lane] for lane in rows if lane < len(names)}
+    _spaced_ticks(place.set_yticks, tokens_at, TICK_ROOM * deep / high)
+    place.set_xlabel(xlabel, fontsize=6.5)
     place.spines["left"].set_visible(False)
-    of = f" of {data.targets[0].name}" if data.targets else ""
-    drawn = f"the {len(edges)} largest of {len(data.edges)} edges" if len(edges) < len(data.edges) else "all edges"
-    said = f"{model}. Lines: {drawn}; width is the attribution{of}. {SIGNS if data.targets else ''}"
-    return _framed(figure, data.heading, said)
+    _framed(figure, data.heading, f"{model}. {said}")
+    # A name of the residual stream would repeat its row and column.
+    _name_nodes(place, data, {number: at[number] for number in largest if not (names and data.nodes[number].label)})
+    return figure
+
+
+def _drawn_edges(data: GraphBlock) -> tuple[list[PageEdge], list[tuple[int, int]], str]:
+    """The largest edges, of those with tokens the ones on paths to the target; gaps of these paths; and both in words.
+
+    Where pruning left no such path, these are all edges.
+    """
+    edges, total = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES], sum(map(_weight, data.edges)) or 1.0
+    gaps, which = _gaps(data, edges), "the largest"
+    if any(node.short.isdecimal() for node in data.nodes):
+        there = _on_paths(data, [(edge.source, edge.target) for edge in edges] + gaps)
+        which = f"on {'' if there else 'no '}paths from tokens to the target"
+        edges = [edge for edge in edges if not there or {edge.source, edge.target} <= there]
+        gaps = [pair for pair in gaps if not there or {*pair} <= there]
+    part = f" ({100 * sum(map(_weight, edges)) / total:.3g} % of their sizes)" if data.targets else ""
+    drawn = f"{len(edges)} of {len(data.edges)} edges{part}, {which}"
+    drawn = "all edges" if len(edges) == len(data.edges) and which == "the largest" else drawn
+    size = f"attribution of {data.targets[0].name}. {SIGNS}" if data.targets else "size in the edge's unit."
+    dotted = " Dotted: the residual stream where its edges are pruned." if gaps else ""
+    return edges, gaps, f"Lines: {drawn}; width is the {size}{dotted}"
+
+
+def _gaps(data: GraphBlock, edges: Sequence[PageEdge]) -> list[tuple[int, int]]:
+    """Nodes of the residual stream that none of the edges enters, each after the node before it in the row of its token."""
+    into, out = {edge.target for edge in edges}, {edge.source for edge in edges}
+    gaps: list[tuple[int, int]] = []
+    before: dict[int, int] = {}
+    for number, node in enumerate(data.nodes):
+        stream = node.label and node.lane in before and number in into | out
+        if stream and number not in into:
+            gaps.append((before[node.lane], number))
+        if stream or node.short.isdecimal():
+            before[node.lane] = number
+    return gaps
+
+
+def _on_paths(data: GraphBlock, ends: Sequence[tuple[int, int]]) -> set[int]:
+    """Nodes on paths from a token to the target, the last node."""
+    paths, end = nx.DiGraph(ends), len(data.nodes) - 1
+    paths.add_edges_from((-1, number) for number, node in enumerate(data.nodes) if node.short.isdecimal())
+    return nx.descendants(paths, -1) & {end, *(nx.ancestors(paths, end) if end in paths else ())}
 
 
 def _weight(edge: PageEdge) -> float:
-    """Absolute attribution of an edge for the first target, or else its size."""
-    number = abs(edge.shares[0]) if edge.shares else edge.size
+    """Absolute value of an edge's attribution of the first target, else of its size."""
+    number = abs(edge.shares[0] if edge.shares else edge.size)
     return 0.0 if math.isnan(number) else number
 
 
-def _name_nodes(
-    place: Any, data: GraphBlock, edges: Sequence[PageEdge], at: Sequence[tuple[int | float, int | float]]
-) -> None:
-    """Label the ends of the largest edges, without labels that would overlap."""
-    ends = dict.fromkeys(number for edge in edges for number in (edge.source, edge.target))
-    x, y = (np.array(axis, dtype=float) for axis in zip(*at, strict=True))
-    order = [number for number in ends if data.nodes[number].short]
-    spots = np.array(order, dtype=int)
-    last = max(x, default=0.0)
-    for spot in _apart(x[spots], y[spots], np.arange(len(spots)))[:MOST_NODE_NAMES] if order else []:
-        node, right = data.nodes[order[spot]], x[spots][spot] > 0.8 * last
-        name = " ".join(dict.fromkeys(word for word in (node.short, node.label) if word))
-        look: dict[str, Any] = {"fontsize": 6, "ha": "right" if right else "left", "va": "bottom", "parse_math": False}
-        offset = {"textcoords": "offset points", "xytext": (-1 if right else 1, 1.5)}
-        place.annotate(
-            _cut(name, 2 * LONGEST_LABEL), (x[spots][spot], y[spots][spot]), bbox=NAME_BOX, zorder=4, **look, **offset
+def _node_places(
+    data: GraphBlock, shown: Sequence[int], columns: Sequence[int]
+) -> tuple[dict[int, tuple[float, float]], dict[int, float]]:
+    """Places of nodes, columns side by side and those of one column and lane below each other, and the middle of each lane."""
+    stacks: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for number in shown:
+        stacks[data.nodes[number].lane][columns.index(data.nodes[number].column)].append(number)
+    at: dict[int, tuple[float, float]] = {}
+    middles, top = {}, 0.0
+    for lane in sorted(stacks):
+        deep = max(map(len, stacks[lane].values()))
+        middles[lane] = top - (deep - 1) / 2
+        for x, stack in stacks[lane].items():
+            at |= {number: (x, middles[lane] + (len(stack) - 1) / 2 - own) for own, number in enumerate(stack)}
+        top -= deep
+    return at, middles
+
+
+def _column_labels(titles: Sequence[str]) -> tuple[dict[float, str], str]:
+    """Labels by number of column and of the axis: of one layer the kind in each, else the layer at its first column."""
+    layers = {column: found[1] for column, title in enumerate(titles) if (found := re.search(r"layer (\d+)", title))}
+    firsts = {layer: float(column) for column, layer in reversed(layers.items())}
+    if len(firsts) != 1:
+        return {column: layer for layer, column in firsts.items()}, "layer"
+    (name,) = (f"layer {layer}" for layer in firsts)
+    return {float(column): title.replace(name, "").strip() for column, title in enumerate(titles)}, name
+
+
+def _spaced_ticks(set_ticks: Any, labels: Mapping[float, str], apart: float, **options: Any) -> None:
+    """Labels at their places, without those nearer than `apart` to one before."""
+    kept: list[float] = []
+    for at in sorted(labels):
+        if not kept or at - kept[-1] >= apart:
+            kept.append(at)
+    set_ticks(kept, [_cut(labels[at]).replace("$", r"\$") for at in kept], fontsize=6.5, **options)
+
+
+def _name_nodes(place: Any, data: GraphBlock, at: Mapping[int, tuple[float, float]]) -> None:
+    """Names beside nodes, the target's and those of heads first, which lie in the picture and not on each other."""
+    place.figure.canvas.draw()
+    first, taken = re.compile(r"target|L\d+H\d+(@\d+)?"), list[Any]()
+    for number in sorted(at, key=lambda number: not first.fullmatch(data.nodes[number].short)):
+        words = filter(None, (data.nodes[number].short, data.nodes[number].label))
+        text = place.annotate(
+            _cut(" ".join(dict.fromkeys(words)), 2 * LONGEST_LABEL),
+            at[number],
+            (0, 0),
+            textcoords="offset points",
+            fontsize=6,
+            bbox=NAME_BOX,
+            zorder=4,
+            parse_math=False,
         )
+        for x, y in product((1, -1), repeat=2):
+            text.set(ha="left" if x > 0 else "right", va="bottom" if y > 0 else "top", position=(x, 1.5 * y))
+            box = text.get_window_extent().padded(NAME_APART)
+            if all(place.bbox.contains(*corner) for corner in (box.min, box.max)) and not box.count_overlaps(taken):
+                taken.append(box)
+                break
+        else:
+            text.remove()
+        if len(taken) == MOST_NODE_NAMES:
+            break
 
 
 def _kind(predictor: str, effect: str) -> str:

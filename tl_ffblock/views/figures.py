@@ -685,8 +685,11 @@ def _graph_figure(data: GraphBlock, tokens: Sequence[str], model: str, width: fl
     place.add_collection(LineCollection([(at[a], at[b]) for a, b in ends], colors=inks, **look))
     place.add_collection(LineCollection([(at[a], at[b]) for a, b in gaps], colors="0.5", linestyles=":", linewidths=1))
     place.scatter(*np.array([*at.values()]).reshape(-1, 2).T, s=4, color=INK, zorder=3, linewidths=0)
-    _spaced_ticks(place.set_xticks, labels, TICK_ROOM * len(columns) / (wide - 1), rotation=90 * turned)
-    tokens_at = {rows[lane]: names[lane] for lane in rows if lane < len(names)}
+    _spaced_ticks(
+        place.set_xticks, dict(sorted(labels.items())), TICK_ROOM * len(columns) / (wide - 1), rotation=90 * turned
+    )
+    lanes = dict.fromkeys(data.nodes[number].lane for number in largest)
+    tokens_at = {rows[lane]: names[lane] for lane in lanes if lane < len(names)}
     _spaced_ticks(place.set_yticks, tokens_at, TICK_ROOM * deep / high)
     place.set_xlabel(xlabel, fontsize=6.5)
     place.spines["left"].set_visible(False)
@@ -772,10 +775,10 @@ def _column_labels(titles: Sequence[str]) -> tuple[dict[float, str], str]:
 
 
 def _spaced_ticks(set_ticks: Any, labels: Mapping[float, str], apart: float, **options: Any) -> None:
-    """Labels at their places, without those nearer than `apart` to one before."""
+    """Labels at their places, without those nearer than `apart` to an earlier one."""
     kept: list[float] = []
-    for at in sorted(labels):
-        if not kept or at - kept[-1] >= apart:
+    for at in labels:
+        if all(abs(at - other) >= apart for other in kept):
             kept.append(at)
     set_ticks(kept, [_cut(labels[at]).replace("$", r"\$") for at in kept], fontsize=6.5, **options)
 

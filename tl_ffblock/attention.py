@@ -74,7 +74,10 @@ def attention_maps(
         layers: Layer numbers, negative ones from the end; None means all (with a `cache` of records: the cached ones).
         queries: Query positions to keep as rows, negative ones from the end of each sequence; None means all.
         kind: "pattern" or "value-weighted".
-        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
+        attention_mask: As in `contribution_maps`.
+        token_type_ids: As in `contribution_maps`.
+        fwd_hooks: As in `contribution_maps`.
+        cache: As in `contribution_maps`.
 
     Returns:
         One `TokenMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
@@ -150,7 +153,10 @@ def attention_scores(
         layers: Layer numbers, negative ones from the end; None means all.
         heads: Head numbers, negative ones from the end; True means all.
         queries: Query positions to keep as rows, negative ones from the end of each sequence; None means all.
-        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache.
+        attention_mask: As in `contribution_maps`.
+        token_type_ids: As in `contribution_maps`.
+        fwd_hooks: As in `contribution_maps`.
+        cache: As in `contribution_maps`.
 
     Returns:
         One `AttentionScores` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.

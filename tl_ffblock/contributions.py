@@ -216,8 +216,15 @@ def decompose(
         queries: Query positions to decompose, in the order of the rows; None means all.
         heads: Attention heads whose own vectors are kept too; True means all. Each needs as much memory as all parts.
         experts: Experts of a mixture of experts whose own vectors are kept, `experts(scope)`; one more channel goes through none.
-        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
-            value_bias, rtol, precision.
+        attention_mask: As in `contribution_maps`.
+        token_type_ids: As in `contribution_maps`.
+        fwd_hooks: As in `contribution_maps`.
+        cache: As in `contribution_maps`.
+        method: As in `contribution_maps`.
+        n_steps: As in `contribution_maps`.
+        value_bias: As in `contribution_maps`.
+        rtol: As in `contribution_maps`.
+        precision: As in `contribution_maps`.
 
     Returns:
         One `Decomposition` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
@@ -314,8 +321,15 @@ def neurons(
         key: Key positions (sources), or names of `positions`; None means all.
         k: Number of neurons per cell in tables; the result has all neurons.
         positions: Names that align prompts of a list, each one position for all or one per prompt: {"IO": [4, 2], "END": -1}.
-        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
-            value_bias, rtol, precision.
+        attention_mask: As in `contribution_maps`.
+        token_type_ids: As in `contribution_maps`.
+        fwd_hooks: As in `contribution_maps`.
+        cache: As in `contribution_maps`.
+        method: As in `contribution_maps`.
+        n_steps: As in `contribution_maps`.
+        value_bias: As in `contribution_maps`.
+        rtol: As in `contribution_maps`.
+        precision: As in `contribution_maps`.
 
     Returns:
         One `NeuronShares` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor. Activations

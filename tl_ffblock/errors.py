@@ -119,6 +119,22 @@ def former_names(module: str, former: Mapping[str, str]) -> Callable[[str], Any]
     return attribute
 
 
+def renamed(former: str, now: str, read: Callable[[Any], Any]) -> property:
+    """A deprecated attribute under its former name, which still works and warns.
+
+    Args:
+        former: That name.
+        now: The name of today, for the warning.
+        read: Its value for an object.
+    """
+
+    def attribute(owner: Any) -> Any:
+        warn(f"{type(owner).__name__}.{former} is {now} now", DeprecationWarning)
+        return read(owner)
+
+    return property(attribute)
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory ran out: Python's own, torch's on any device, or a library loader's."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))

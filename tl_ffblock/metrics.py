@@ -40,6 +40,8 @@ __all__ = [
     "run_by_run",
 ]
 
+CENTRED_LOGIT = "mean-centred logit"
+"""Name of a logit minus the mean of all logits."""
 LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
 """A metric as in TransformerLens: logits to one number per row, or one for all rows together."""
 Answer: TypeAlias = str | SupportsIndex | Sequence[str | SupportsIndex]
@@ -355,12 +357,15 @@ def logit(
         at: Position to read, the last by default.
         model: Model whose tokenizer looks words up; optional if the metric is passed to a call with a model.
 
+    Returns:
+        A metric: logits [batch pos d_vocab] to one number per row [batch].
+
     Raises:
         InputError: if the numbers of answers differ, if an answer is subtracted from itself, or if a text is not one token.
     """
     right = Answers.given(answers, "answers")
     if isinstance(minus, str) and minus == "mean":
-        return _bound(AnswerMetric(_centred_logit, right, None, at, "logit over the mean logit"), model)
+        return _bound(AnswerMetric(_centred_logit, right, None, at, CENTRED_LOGIT), model)
     wrong = None if minus is None else Answers.given(minus, "minus")
     if wrong is not None and not (right.shared or wrong.shared) and len(right.prompts) != len(wrong.prompts):
         raise InputError(
@@ -386,6 +391,9 @@ def logit_difference(
         wrong: Answer to subtract, in the same format.
         at: Position to read.
         model: Model whose tokenizer looks words up now, as external functions need.
+
+    Returns:
+        A metric: logits [batch pos d_vocab] to one number per row [batch].
 
     Raises:
         InputError: as in `logit`.

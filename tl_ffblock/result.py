@@ -266,6 +266,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     Args:
         path: The file.
 
+    Returns:
+        The result, equal to the saved one.
+
     Raises:
         MapFileError: if the file has no result of this package, was changed, is of another version, or has a class of your own
             that is not imported yet.

@@ -33,7 +33,7 @@ def test_flows_are_conserved_at_every_node(family: str) -> None:
         size = float(graph.weights.abs().max())
         assert np.abs(flow[~np.isin(kinds, ["token", "target"])]).max(initial=0) < 1e-9 * size
         assert float(flow[kinds == "target"].sum()) == pytest.approx(result.value, abs=1e-6 * size)
-        np.testing.assert_allclose(-flow[kinds == "token"], result.entering.numpy(), atol=1e-9 * size)
+        np.testing.assert_allclose(-flow[kinds == "token"], result.token_attributions.numpy(), atol=1e-9 * size)
         total = sum(result.biases.values())
         assert float(graph.intercepts.sum()) == pytest.approx(total, abs=1e-6 * size)
         assert graph.kept >= keep - 1e-9

@@ -158,7 +158,7 @@ def test_checkpoints_one_of_which_has_no_biases() -> None:
         ffb.Attribution.mean([before, after])
 
 
-def test_former_names_of_a_certificate() -> None:
+def test_former_names_of_an_attribution() -> None:
     """They warn, and are what they were: sums over the first-order form, errors at the inputs of layers."""
     of_loss = ffb.attribute(model_of("gpt2"), TOKENS, ffb.loss(), of=())
     certificate = of_loss.certificate
@@ -166,3 +166,5 @@ def test_former_names_of_a_certificate() -> None:
         assert certificate.boundaries is certificate.layer_inputs
     with pytest.warns(DeprecationWarning, match="attributed"):
         assert certificate.handed_out == pytest.approx(of_loss.total() / of_loss.first_order)
+    with pytest.warns(DeprecationWarning, match="token_attributions"):
+        assert torch.equal(of_loss.entering, of_loss.token_attributions)

@@ -46,14 +46,14 @@ def test_a_difference_is_the_difference() -> None:
 
 
 def test_a_bare_logit_says_how_much_the_first_token_has() -> None:
-    """Above 40 per cent, with what to do; no logit over the mean or difference does."""
+    """Above 40 per cent, with what to do, also of a logit minus the mean logit; a difference does not."""
     result = attributed(ffb.logit(7), of=())
-    first = float(result.entering[0])
+    first = float(result.token_attributions[0])
     half, quarter = (dataclasses.replace(result, value=share * first) for share in (2, 4))
-    assert "note" in str(half) and "50% of this bare logit" in str(half) and 'minus="mean"' in str(half)
-    assert "note" not in str(quarter)
+    assert "has 50% of it" in str(half) and "compare the other tokens with one another" in str(half)
+    assert "note" not in str(quarter) and "note" not in str(dataclasses.replace(half, quantity="logit difference"))
     centred = attributed(ffb.logit(7, minus="mean"), of=())
-    assert "note" not in str(dataclasses.replace(centred, value=2 * float(centred.entering[0])))
+    assert "has 50% of it" in str(dataclasses.replace(centred, value=2 * float(centred.token_attributions[0])))
     rows = attributed(lambda logits: logits[:, -1].mean(dim=-1), of=())
     torch.testing.assert_close(centred.tokens, result.tokens - rows.tokens, rtol=1e-9, atol=1e-11)
 
@@ -108,22 +108,24 @@ def test_an_entropy_is_not_called_complete() -> None:
 def test_a_tokens_share_is_what_enters_at_its_position() -> None:
     """With its position: the largest of the printed result, its sum, the page and its chips agree; the parts stand beside the sum."""
     result = attributed(ffb.logit(7, minus=11), of=())
-    assert torch.equal(result.entering, result.tokens + result.positions + result.token_types)
+    assert torch.equal(result.token_attributions, result.tokens + result.positions + result.token_types)
     assert result.positions.abs().max() > 1e-3
     sums, largest = (line.split() for line in repr(result).splitlines()[2:4])
-    assert float(sums[2]) == pytest.approx(float(result.entering.sum()), rel=5e-3)
+    assert float(sums[2]) == pytest.approx(float(result.token_attributions.sum()), rel=5e-3)
     embeddings, positions = float(sums[4]), float(sums[7].rstrip(")"))
     assert [embeddings, positions] == pytest.approx(
         [float(result.tokens.sum()), float(result.positions.sum())], rel=5e-3
     )
-    order = result.entering.abs().argsort(descending=True)[:5]
-    assert [float(share) for share in largest[2::2]] == pytest.approx(result.entering[order].tolist(), rel=5e-3)
+    order = result.token_attributions.abs().argsort(descending=True)[:5]
+    assert [float(share) for share in largest[2::2]] == pytest.approx(
+        result.token_attributions[order].tolist(), rel=5e-3
+    )
     block = page_of(result).runs[0].blocks["logit"].json
-    assert block["entering"] == pytest.approx(result.entering.tolist(), rel=1e-5)
+    assert block["entering"] == pytest.approx(result.token_attributions.tolist(), rel=1e-5)
     assert dict(block["sums"]) == pytest.approx(result.sums(), rel=1e-5) and sum(
         result.sums().values()
     ) == pytest.approx(result.value)
-    assert result.sums()["tokens"] == pytest.approx(float(result.entering.sum()))
+    assert result.sums()["tokens"] == pytest.approx(float(result.token_attributions.sum()))
 
 
 def test_each_prompt_has_its_own_answer() -> None:
@@ -134,8 +136,8 @@ def test_each_prompt_has_its_own_answer() -> None:
     mean = ffb.Attribution.mean(results)
     averaged = ffb.average(results, positions={"END": -1})
     # Signed, and no difference of two results.
-    assert "AverageMaps: shares of the logit difference of " in repr(averaged)
-    assert (averaged - averaged).kind == "difference of shares of the logit difference"
+    assert "AverageMaps: attributions of the logit difference of " in repr(averaged)
+    assert (averaged - averaged).kind == "difference of attributions of the logit difference"
     assert (mean.target, mean.quantity) == ("mean of 2 targets: logit difference", "logit difference")
     assert attributed(ffb.logit([[7, 8]]), both[0]).target == "logit (token 7, token 8)"
     for result, expected, words in zip(results, alone, ("7 - token 11", "9 - token 12"), strict=True):
@@ -254,7 +256,7 @@ def test_words_are_looked_up(tmp_path: Any) -> None:
     assert result.target == "logit difference 'him' - 'her'"
     assert f"Attribution: {result.target} = " in repr(result)
     assert result.to_dict()["target"] == result.target
-    assert result.token_maps().kind == "shares of the logit difference"
+    assert result.token_maps().kind == "attributions of the logit difference"
     with pytest.raises(InputError, match="is 2 tokens: 'him', 'her'"):
         ffb.attribute(model, "she likes", ffb.logit("him her"))
     with pytest.raises(InputError, match="'zebra' is not a token of the vocabulary: the tokenizer reads it as "):

@@ -25,7 +25,7 @@ def test_a_prompt_becomes_a_table(command: Command, folder: Path, tmp_path: Path
     assert told["target"] == result.target == "logit difference 'mat' - 'cat'"
     assert told["tokens"] == result.tokens.tolist()
     assert told["certificate"]["complete"] is True
-    for label, share in zip(result.labels, result.entering.tolist(), strict=True):
+    for label, share in zip(result.labels, result.token_attributions.tolist(), strict=True):
         assert label.strip() in ran.out
         assert signed(share, 4) in ran.out
     assert (tmp_path / "x.html").read_text(encoding="utf-8") == result.to_html()

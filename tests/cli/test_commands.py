@@ -52,7 +52,7 @@ for line in {lines!r}:
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=narrow)
     assert "minilm" in ran.stdout and "Traceback" not in ran.stderr
     assert [line for line in ran.stdout.splitlines() if line.startswith("IMPORTED")] == [f"IMPORTED {x}" for x in lines]
-    assert "data='missing.txt': there is no such file." in ran.stderr and "is a file; give a folder" in ran.stderr
+    assert "data='missing.txt': there is no such file." in ran.stderr and "is a file; expected a folder" in ran.stderr
 
 
 def test_help_names_every_option(command: Command) -> None:

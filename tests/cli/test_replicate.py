@@ -120,8 +120,8 @@ def test_a_subset_of_the_hub_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"corpora": {"imdb": None}}, "'imdb' is not a corpus of the paper; there are sst2, wikipedia"),
-        ({"models": ["a/gpt2", "b/gpt2"]}, "expected one or more of each, models of different names"),
+        ({"corpora": {"imdb": None}}, "'imdb' is not a corpus of the paper; expected sst2, wikipedia"),
+        ({"models": ["a/gpt2", "b/gpt2"]}, "expected one or more of each, and different names of models"),
         ({"models": []}, "expected one or more of each"),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_tagger_that_cannot_be_used_is_refused_at_once(
     monkeypatch.syspath_prepend(tmp_path)
     for name, said in (
         ("failing_tagger:tag", "ZeroDivisionError"),
-        ("no_tagger:tag", "expected a function, and it is 3"),
+        ("no_tagger:tag", "expected a function, got 3"),
     ):
         with pytest.raises(InputError, match=said):
             run(LENGTHS, limit=2, tagger=name)

@@ -105,7 +105,7 @@ def test_a_folder_of_another_call_is_refused(tmp_path: Path, loaded: Callable[[s
         (ffb.attribute, loaded("llama"), TEXTS[:2], {"target": ffb.logit(7)}),
     ]
     for function, other, prompts, options in others:
-        with pytest.raises(InputError, match="holds a run of other settings"):
+        with pytest.raises(InputError, match="has a run of other settings"):
             ffb.map_prompts(function, other, prompts, out=out, **options)
 
 
@@ -127,7 +127,9 @@ def test_a_function_of_ones_own_is_known_by_its_source_and_what_it_holds(
 def test_prompts_that_fail_are_named_and_the_others_are_done(tmp_path: Path, loaded: Callable[[str], Any]) -> None:
     model, out = loaded("gpt2"), tmp_path / "run"
     for _ in "12":
-        with pytest.raises(InputError, match=r"1 of 3 prompts failed. prompt 1: InputError.*the others are done"):
+        with pytest.raises(
+            InputError, match=r"1 of 3 prompts failed. prompt 1: InputError.*The other prompts are finished"
+        ):
             ffb.map_prompts(ffb.contribution_maps, model, [TEXTS[0], "", TEXTS[1]], out=str(out), shard_size=1)
     assert len(list((out / "shards").iterdir())) == 3
 
@@ -135,10 +137,10 @@ def test_prompts_that_fail_are_named_and_the_others_are_done(tmp_path: Path, loa
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no prompts": ({"prompts": []}, "expected one or more"),
     "an option that the function lacks": ({"scope": "Atb"}, "map_prompts of contribution_maps has no argument `scope`"),
-    "a model that workers cannot load": ({"engine": "ray"}, "workers load it by its name"),
+    "a model that workers cannot load": ({"engine": "ray"}, "workers load a model by name"),
     "no part of a GPU": ({"gpus": 0.0}, "gpus=0.0: expected a positive number"),
-    "a prompt without a form": ({"prompts": [object()]}, r"prompts\[0\] is .*expected texts, numbers"),
-    "several results": ({"prompts": [["a dog", "a cat"]]}, "gave a Results: expected one result"),
+    "a prompt without a form": ({"prompts": [object()]}, r"prompts\[0\] is .*expected strings, numbers"),
+    "several results": ({"prompts": [["a dog", "a cat"]]}, "returned a Results: expected one result"),
     "a file": ({"out": __file__}, "is a file"),
 }
 

@@ -71,7 +71,7 @@ def test_the_page_tells_what_was_run(page: str) -> None:
         "2 problems",
         "maps/example-1.html",
         "0.12",
-        "<h1>How much each component changes the mixing of tokens · The feed-forward&#39;s output beside its bypass</h1>",
+        "<h1>Contextualization change by component · The feed-forward&#39;s output and its skip connection</h1>",
         "tl-ffblock run contextualization,bypass --model ",
         " --shard-size 4",
         "residual around feed-forward",
@@ -84,7 +84,7 @@ def test_the_result_is_said_from_the_tables(finished: CorpusRun, page: str) -> N
     """Every study has its sentence in the contents, with the largest change of the table in it; maps' errors are said."""
     page = html.unescape(page)
     changes = finished.tables["contextualization_changes"].query("component == 'FF'").set_index("layer")["change"]
-    assert f"The feed-forward changes the mixing most in layer {changes.idxmax()}: {changes.max():.3f}" in page
+    assert f"The feed-forward changes contextualization most in layer {changes.idxmax()}: {changes.max():.3f}" in page
     ratio = finished.tables["bypass_norms"].query("tokens == 'not special'").set_index("layer")["ratio"]
     assert f"to {ratio.max():.2f} times in layer {ratio.idxmax()})." in page
     error = finished.outputs.summary["completeness"]

@@ -159,7 +159,7 @@ def test_another_run_is_refused(run: Run, config_of: Configs, tmp_path: Path, mo
             run([lengths(**options)], **fields)
         assert sorted(config_of().folder.rglob("*")) == before
     run(LENGTHS, out="random", limit=8, sample="random")
-    with pytest.raises(ForeignFolderError, match="Random samples of two sizes share no shards"):
+    with pytest.raises(ForeignFolderError, match="Random samples of different sizes share no shards"):
         run(LENGTHS, out="random", limit=12, sample="random")
 
 
@@ -208,7 +208,7 @@ def test_texts_added_to_the_corpus_extend_a_run(run: Run, corpus: Path, tmp_path
 def test_masks_are_told(run: Run, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The run says how many tokens it masks, and its table what stood at each of them."""
     finished = run(LENGTHS, limit=6)
-    assert "12% of the tokens of text become [MASK]" in capsys.readouterr().err
+    assert "12% of the tokens of text are replaced by [MASK]" in capsys.readouterr().err
     masked, words = finished.tables["masked"], corpus.read_text().splitlines()
     assert len(masked) == finished.outputs.summary["masked"] > 0
     for row in masked.itertuples():
@@ -232,7 +232,7 @@ def test_a_corpus_that_changes_during_a_run_is_refused(
         return mark
 
     monkeypatch.setattr(runs, "fingerprint", changing)
-    with pytest.raises(InputError, match=r"data=.*data\.txt.* was changed.*shard 1 "):
+    with pytest.raises(InputError, match=r"data=.*data\.txt.* changed while.*shard 1 "):
         run(LENGTHS, out="changed", **fields)
     monkeypatch.undo()
     data.write_text("\n".join(lines))
@@ -303,7 +303,7 @@ def test_what_cannot_be_written_is_left_for_later(
     monkeypatch.setattr(os, "replace", replace)
     (folder / "tables").write_text("in the way")
     measured.clear()
-    with pytest.raises(OSError, match=r"File exists: tables .* is kept, run the same command again"):
+    with pytest.raises(OSError, match=r"File exists: tables .* are kept: run the same command again"):
         run(LENGTHS, limit=10)
     (folder / "tables").unlink()
     again = run(LENGTHS, limit=10)

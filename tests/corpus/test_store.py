@@ -83,7 +83,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with pytest.raises(InputError, match=r"no file in .*locks can be locked \(No locks available\).*give another out"):
+    with pytest.raises(InputError, match=r"files in .*locks cannot be locked \(No locks available\).*Use another out"):
         Store(tmp_path / "run", {})
 
 
@@ -126,7 +126,7 @@ def test_folders_that_hold_something_else_are_refused(store: Store, tmp_path: Pa
     with pytest.raises(ForeignFolderError, match=r"config\.seed was 0, is 1; data was 'abc', is 'xyz'"):
         Store(tmp_path / "run", {"config.seed": 1, "data": "xyz"})
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         Store(tmp_path / "file", {})
     for name, file in (("broken", "run.json"), ("strange", "shards/shard-000000.0.safetensors")):
         (tmp_path / name / "shards").mkdir(parents=True)

@@ -96,6 +96,6 @@ def test_groups_come_from_data_and_tagger(
     with pytest.raises(InputError, match="no_such_module:tag"):
         tokenise("the cat", tagger="no_such_module:tag")
     for name, raised in (("no_spans", "TypeError"), ("failing", "KeyError")):
-        says = rf"tagger='my_tagger:{name}': expected \(start, end\).*'the cat'.*{raised}"
+        says = rf"tagger='my_tagger:{name}': expected a function that returns \(start, end\).*'the cat'.*{raised}"
         with pytest.raises(InputError, match=says):
             tokenise("the cat", tagger=f"my_tagger:{name}")

@@ -74,7 +74,9 @@ def test_sums_that_the_page_on_attribution_states() -> None:
         ffb.attribute(model, "The capital of France is the city of", ffb.logit(" Paris", minus=minus), of=())
         for minus in (None, "mean", " Rome")
     ]
-    alone, mean, rome = (f"{float(result.entering[0]) / result.value:.0%}".replace("%", " %") for result in capital)
+    alone, mean, rome = (
+        f"{float(result.token_attributions[0]) / result.value:.0%}".replace("%", " %") for result in capital
+    )
     said = f'has {alone} of this logit, {mean} of its difference from the mean, and {rome} of its difference from the logit of " Rome".'
     assert said in page.replace("\n", " "), "what the BOS token keeps"
 

@@ -58,7 +58,7 @@ def test_patterns_count_from_three_triggers_on(tmp_path: Path) -> None:
     [
         (["press", "", "", "", ""], "line 2: 'press' is not a pattern"),
         (["", "x=deep", "", "", ""], "line 3: 'x=deep' is not a pattern"),
-        (["x=shallow", "x=semantic", "", "", ""], "'x' is called shallow and semantic"),
+        (["x=shallow", "x=semantic", "", "", ""], "'x' is both shallow and semantic"),
         ("memory,text\n1:2,a\n", "has no column patterns"),
         ("memory,patterns\n", "has no row"),
     ],

@@ -124,7 +124,7 @@ def test_every_study_has_its_own_share_of_masks(name: str, masked: bool, run: Ru
 
 def test_a_run_of_studies_with_unlike_masks_asks(run: Run) -> None:
     """Of a masked language model alone, and not where the run says a share."""
-    with pytest.raises(InputError, match=r"mask_fraction is open.*heads 0, bypass 0\.12.*--mask-fraction 0"):
+    with pytest.raises(InputError, match=r"mask_fraction is not set.*heads 0, bypass 0\.12.*--mask-fraction 0"):
         run("heads,bypass", limit=2, out="asks")
     assert run("heads,bypass", limit=2, mask_fraction=0.0).status == 0
     assert run("heads,bypass", family="llama", limit=2, out="b").status == 0

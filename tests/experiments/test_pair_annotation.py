@@ -75,7 +75,7 @@ def test_sheets_of_other_pairs_and_other_tables_are_refused(tmp_path: Path) -> N
     """By the first pair that is in one sheet alone, and by the columns that are missing."""
     anna, ben = filled(tmp_path / "anna.csv", ANNA), filled(tmp_path / "ben.csv", BEN)
     ben.write_text("\n".join(ben.read_text().splitlines()[:-1]))
-    with pytest.raises(InputError, match=r"sheets of other pairs: .*because.* is in one of them alone"):
+    with pytest.raises(InputError, match=r"have different pairs: only one of them has .*because"):
         annotation.annotator_agreement(anna, ben)
     with pytest.raises(InputError, match="no column layer, rank"):
         annotation.write_pair_sheet(pd.DataFrame({"key": [1]}), tmp_path / "x.csv")

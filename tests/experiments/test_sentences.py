@@ -92,8 +92,8 @@ def test_changes_are_told_of_the_feed_forward_and_the_norm_after_it() -> None:
     )
     study = Contextualization(CONFIG, facts("pre_ln", causal=True))
     assert study.sentences({"changes": changes, "cumulative": cumulative}) == (
-        "The feed-forward changes the mixing most in layer 1: 0.500, next in layer 2 (0.250); in the median layer 0.250.",
-        "The norm after it changes the mixing most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
+        "The feed-forward changes contextualization most in layer 1: 0.500, next in layer 2 (0.250); in the median layer 0.250.",
+        "The norm after it changes contextualization most in layer 0: 0.750, next in layer 2 (0.000); in the median layer 0.375.",
         "Seen from AtbLn, of the change by the feed-forward is left in the median layer: 50% after +RES, 60% after +LN.",
     )
 

@@ -30,10 +30,10 @@ def test_patching_everything_repairs_everything(family: str) -> None:
     runs = ffb.patched_maps(model, clean, corrupted, fwd_hooks=from_clean)
     for scope in runs.clean.scopes:
         torch.testing.assert_close(runs.patched[scope, 1], runs.clean[scope, 1], **BATCH_FLOAT64)
-        assert float(runs.rest[scope, 1].abs().max()) < 1e-9
+        assert float(runs.remaining[scope, 1].abs().max()) < 1e-9
         torch.testing.assert_close(runs.repair[scope, 1], runs.corruption[scope, 1], **BATCH_FLOAT64)
         assert float(runs.corruption[scope].abs().max()) > 1e-2
-    assert runs.rest.signed
+    assert runs.remaining.signed
     alone = ffb.contribution_maps(model, corrupted)
     torch.testing.assert_close(runs.corrupted["Attn"], alone["Attn"], rtol=0, atol=0)
 
@@ -50,7 +50,7 @@ def test_differing_tokens_are_labelled_with_both() -> None:
     assert "corrupted  " in repr(runs)
     sides = difference(runs.clean, runs.corrupted).sides
     assert sides == (runs.clean - runs.corrupted).sides and sides[0] != sides[1]
-    assert (runs.repair.sides, runs.rest.sides[0]) == (("the patched run", "the corrupted run"), "the clean run")
+    assert (runs.repair.sides, runs.remaining.sides[0]) == (("the patched run", "the corrupted run"), "the clean run")
     assert ffb.average([runs.repair]).sides == runs.repair.sides
 
 

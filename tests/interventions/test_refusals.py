@@ -95,7 +95,7 @@ ROWS: dict[str, Row] = {
     "a sweep's donor": odd(lambda g: g.named(donor=g.run(4)), "donor has prompts of 4 tokens"),
     "a sweep's query of no name": odd(lambda g: g.named(queries="verb"), "queries='verb'", "expected names of positions, 'name', 'subject', 'END'"),
     "a sweep's key of a number": odd(lambda g: g.named(keys=3), "keys=3", "expected names of positions"),
-    "names without positions": odd(lambda g: g.sweep(queries="END"), "names go with positions"),
+    "names without positions": odd(lambda g: g.sweep(queries="END"), "a name needs named positions"),
     "a sweep's head beyond": odd(lambda g: g.named(heads=7), "heads=7"),
     "a sweep's answers": odd(lambda g: g.named(metric=logit([7, 9])), "answers for 2 prompts", "there are 3: expected one entry"),
     "all logits of unequal prompts": odd(lambda g: g.named(metric=lambda logits: logits[:, -1, 0]), "4, 5, 4 tokens, and metric gets the logits of all of them at once"),

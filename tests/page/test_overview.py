@@ -538,7 +538,7 @@ def test_two_attributions_and_their_difference_have_one_scale(show: Shower) -> N
         brought = [
             float(text.replace("−", "-")) for text in screen.page.locator(".shared .chip span").all_inner_texts()
         ]
-        assert brought == pytest.approx(expected.entering.tolist(), rel=6e-3)
+        assert brought == pytest.approx(expected.token_attributions.tolist(), rel=6e-3)
         ends.append(screen.page.locator("#figure .legend ~ text").all_text_contents()[:3])
         assert screen.page.locator("#pair").input_value() == f"{number}-{number}"
     assert ends[0] == ends[1] == ends[2]

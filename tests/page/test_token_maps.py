@@ -26,7 +26,7 @@ def shares(*, layered: bool = False) -> TokenMaps:
         queries=(2, 3),
         causal=True,
         signed=True,
-        kind="shares of the next token's logit",
+        kind="attributions of the next token's logit",
         layered=layered,
     )
 
@@ -38,7 +38,7 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
     body = screen.page.locator("body").inner_text()
     assert screen.page.locator("#headline").inner_text() == "“b” brings +3 to “d”."
     assert "ayer" not in body
-    assert "what the column's token brings to the row's (shares of the next token's logit)" in body
+    assert "what the column's token brings to the row's (attributions of the next token's logit)" in body
     assert screen.page.locator("#sort").input_value() == "share", (
         "nothing changed, so that pairs are not sorted by change"
     )
@@ -47,7 +47,7 @@ def test_a_page_of_the_whole_model_speaks_of_no_layer(show: Shower) -> None:
         assert not screen.page.locator(name).is_visible()
     screen.page.locator("#figure-mode").click()
     screen.settle()
-    assert "”: shares of the next token's logit, share." in screen.page.locator("#caption").inner_text()
+    assert "”: attributions of the next token's logit, share." in screen.page.locator("#caption").inner_text()
     name, _ = screen.save("csv")
     assert "layer" not in name and "__" not in name
     assert not screen.problems

@@ -85,3 +85,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     """Python's own error."""
     with pytest.raises(AttributeError, match="module 'tl_ffblock' has no attribute 'patching'"):
         ffb.patching  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [name for name in ffb.__all__ if inspect.isfunction(getattr(ffb, name))])
+def test_docstrings_name_every_argument_and_what_is_returned(name: str) -> None:
+    """In the order of the signature, options of a call among them."""
+    parameters = inspect.signature(getattr(ffb, name)).parameters.values()
+    told = inspect.getdoc(getattr(ffb, name)) or ""
+    arguments = told.partition("\nArgs:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^    \**(\w+):", arguments, re.MULTILINE) == [parameter.name for parameter in parameters]
+    assert "\n\nReturns:\n" in told or "\n\nYields:\n" in told

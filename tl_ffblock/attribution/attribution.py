@@ -12,12 +12,13 @@ from torch import Tensor
 
 from tl_ffblock.attribution.average_shares import Averages, Places, at_positions, averages, neurons_at, numbered
 from tl_ffblock.attribution.certificate import VANISHED, Certificate, relative
-from tl_ffblock.errors import InputError, ScopeKeyError
+from tl_ffblock.errors import InputError, ScopeKeyError, renamed
 from tl_ffblock.graphs.attribution_graph import AttributionGraph, Flows, attribution_graph
 from tl_ffblock.graphs.graph import GraphTarget
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.layer.positions import NamedPositions, layer_number
 from tl_ffblock.layer.records import TOLERANCE
+from tl_ffblock.metrics import CENTRED_LOGIT
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, identity_of
@@ -98,23 +99,25 @@ class Attribution(Result):
         return identity_of(self.quantity, self.model, {"fingerprint": self.fingerprint, "rules": self.rules})
 
     @property
-    def entering(self) -> Float[Tensor, " pos"]:
+    def token_attributions(self) -> Float[Tensor, " pos"]:
         """Attribution to each token [pos]: the sum of `tokens`, `positions` and `token_types`."""
         return self.tokens + self.positions + self.token_types
 
+    entering = renamed("entering", "token_attributions", lambda attribution: attribution.token_attributions)
+
     @property
     def vanishes(self) -> bool:
-        """Whether `entering` is only rounding, because a norm of the embeddings comes before the first layer.
+        """Whether `token_attributions` is only rounding, because a norm of the embeddings comes before the first layer.
 
         A norm N gives `N(c x) = N(x)` up to its epsilon, so `<x, df/dx> = d f(N(c x)) / dc = 0` at c = 1, for every target.
-        Without such a norm, `entering` equals `residual[0]`. It vanishes if its largest absolute value is less than `rtol` times
+        Without such a norm, `token_attributions` equals `residual[0]`. It vanishes if its largest absolute value is less than `rtol` times
         that of `residual[0]`.
         """
         before = any(layer < 0 for layer in self.edit_layers.values())
         if self.rules != "gradient" or before or not len(self.labels):
             return False
         rtol = _RTOL_OF_COMBINED if self.certificate is None else min(self.certificate.rtol, max(TOLERANCE.values()))
-        return float(self.entering.abs().max()) < rtol * float(self.residual[0].abs().max())
+        return float(self.token_attributions.abs().max()) < rtol * float(self.residual[0].abs().max())
 
     @property
     def biases(self) -> dict[str, float]:
@@ -171,7 +174,7 @@ class Attribution(Result):
 
         With unchanged scores of the other keys, P_ij / (1 - P_ij) (v_j - z_i) is the fall of a head's output z_i = sum_j P_ij v_j
         without key j. g_i is the target's derivative by z_i, by the rules. The estimate is exact for one layer of attention with
-        a linear map after it. To rank tokens, add `Attribution.entering` of `rules="path"` to the masking of `rules="patching"`:
+        a linear map after it. To rank tokens, add `Attribution.token_attributions` of `rules="path"` to the masking of `rules="patching"`:
         this sum is a heuristic.
 
         Raises:
@@ -241,7 +244,7 @@ class Attribution(Result):
             column=_COLUMNS[of],
             model=self.model,
             signed=True,
-            kind=f"shares of the {self.quantity}",
+            kind=f"attributions of the {self.quantity}",
             provenance={"fingerprint": self.fingerprint, "rules": self.rules},
         )
 
@@ -281,7 +284,7 @@ class Attribution(Result):
             labels=self.labels,
             target=GraphTarget(self.target, self.value),
             first_order=self.first_order,
-            entering=self.entering.double(),
+            entering=self.token_attributions.double(),
             stream=self.residual.double(),
             layers={**layers, "heads": self.parts["heads"][: len(layers["edges"])].double()},
             biases=biases,
@@ -305,12 +308,14 @@ class Attribution(Result):
 
     def total(self) -> float:
         """Sum of all attributions to tokens, biases and edits."""
-        shares = self.entering.sum() + self.bias_shares.sum() + self.written().sum()
+        shares = self.token_attributions.sum() + self.bias_shares.sum() + self.written().sum()
         return float(shares) + sum(self.edits.values())
 
     def total_size(self) -> float:
         """Sum of the absolute values of all attributions; errors are relative to it."""
-        sizes = self.entering.abs().sum() + self.bias_shares.sum(dim=1).abs().sum() + self.written().abs().sum()
+        sizes = (
+            self.token_attributions.abs().sum() + self.bias_shares.sum(dim=1).abs().sum() + self.written().abs().sum()
+        )
         return float(sizes) + sum(map(abs, self.edits.values()))
 
     def boundary_errors(self, last: int) -> Float[Tensor, " boundary"]:
@@ -321,7 +326,7 @@ class Attribution(Result):
         """
         layers = torch.tensor(self.bias_layers)
         biases = self.bias_shares.sum(dim=1)
-        entering = torch.stack([self.entering, *self.residual])
+        entering = torch.stack([self.token_attributions, *self.residual])
         errors = entering.new_zeros(len(entering))
         everything, written = self.total_size(), self.written().sum(dim=1)
         for row, flowing in enumerate(entering[: last + 2]):
@@ -401,7 +406,7 @@ class Attribution(Result):
     def sums(self) -> dict[str, float]:
         """Terms of the target by kind. Kinds without an attribution are omitted, except tokens."""
         terms = {
-            "tokens": float(self.entering.sum()),
+            "tokens": float(self.token_attributions.sum()),
             "biases": float(self.bias_shares.sum()),
             "edits": sum(self.edits.values()),
             "nonlinear": self.nonlinear,
@@ -478,8 +483,8 @@ class Attribution(Result):
         }
 
     def summary(self) -> tuple[str, Mapping[str, object]]:
-        labels, most = told_apart(self.labels), largest(self.entering, 5).tolist()
-        named = "  ".join(f"{labels[pos]!r} {significant(float(self.entering[pos]))}" for pos in most)
+        labels, most = told_apart(self.labels), largest(self.token_attributions, 5).tolist()
+        named = "  ".join(f"{labels[pos]!r} {significant(float(self.token_attributions[pos]))}" for pos in most)
         within = f" ({in_words(embeddings)})" if (embeddings := self.embedding_sums()) else ""
         tokens, *others = (in_words({name: share}) for name, share in self.sums().items())
         lines = {
@@ -496,9 +501,11 @@ class Attribution(Result):
             by_layer = self.mlps.sum(dim=-1)
             mlps = (f"L{layer}.mlp {significant(float(by_layer[layer]))}" for layer in largest(by_layer, 5).tolist())
             lines["feed-forwards"] = f"{'  '.join(mlps)}  (over all positions)"
-        if self.quantity == "logit" and self.value and (first := float(self.entering[0]) / self.value) > 0.4:
+        bare = self.quantity in ("logit", CENTRED_LOGIT)
+        if bare and self.value and (first := float(self.token_attributions[0]) / self.value) > 0.4:
             lines["note"] = (
-                f'{labels[0]!r} has {first:.0%} of this bare logit; minus="mean" subtracts what all tokens share'
+                f"{labels[0]!r} has {first:.0%} of it, as the first token often has of a logit, also minus the mean logit: compare "
+                "the other tokens with one another"
             )
         lines["checks"] = str(self.certificate or "no certificate: a difference or a mean").removeprefix("Checks: ")
         value = significant(self.value, 4, "-")

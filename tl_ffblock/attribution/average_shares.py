@@ -197,6 +197,9 @@ def average_shares(
         n_draws: Draws of the bootstrap.
         seed: Same seed, same intervals.
 
+    Returns:
+        `AverageShares`: means with their intervals, [layer head], [layer] or [bias] by `of`, with names of positions as the last axis.
+
     Raises:
         InputError: if there is no result, if results differ in target, rules, model or components, or if a position does not
             exist.

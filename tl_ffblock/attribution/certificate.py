@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.errors import CompletenessError, warn
+from tl_ffblock.errors import CompletenessError, renamed
 from tl_ffblock.numerals import percent, scientific
 from tl_ffblock.result import Values
 from tl_ffblock.signatures import strict
@@ -89,17 +89,13 @@ class Certificate(Values):
         """Whether the target has a nonlinear part larger than `rtol`."""
         return abs(self.nonlinear) > self.rtol
 
-    @property
-    def boundaries(self) -> Float[Tensor, " layer"]:
-        """Deprecated: `layer_inputs`."""
-        warn("Certificate.boundaries is Certificate.layer_inputs.", DeprecationWarning)
-        return self.layer_inputs
-
-    @property
-    def handed_out(self) -> float:
-        """Deprecated: sum of all attributions over `first_order`, `attributed / (1 - nonlinear)`."""
-        warn("Certificate.handed_out is Certificate.attributed.", DeprecationWarning)
-        return self.attributed / (1 - self.nonlinear) if self.nonlinear != 1 else math.nan
+    boundaries = renamed("boundaries", "layer_inputs", lambda checks: checks.layer_inputs)
+    handed_out = renamed(
+        "handed_out",
+        "attributed",
+        lambda checks: checks.attributed / (1 - checks.nonlinear) if checks.nonlinear != 1 else math.nan,
+    )
+    """Sum of all attributions over `first_order`."""
 
 
 def refuse_forms(gaps: Mapping[str, float], rtol: float, model: str, rules: str) -> None:

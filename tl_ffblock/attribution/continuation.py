@@ -94,7 +94,7 @@ class ContinuationAttribution(Result):
             causal=True,
             model=self.model,
             signed=True,
-            kind=f"shares of the next token's {self.reading}",
+            kind=f"attributions of the next token's {self.reading}",
             layered=False,
             provenance={"fingerprint": self.fingerprint, "rules": self.rules},
         )
@@ -177,7 +177,8 @@ def attribute_continuation(
         generate: Number of tokens to generate, each the most probable one. The model may stop earlier.
         reading: "logit", or "log probability", which compares a token with all others.
         rules: As in `ffb.attribute`.
-        **options: As in `ffb.attribute`: fwd_hooks, rtol.
+        fwd_hooks: As in `ffb.attribute`.
+        rtol: As in `ffb.attribute`.
 
     Returns:
         One result for one prompt; `Results`, a list, for a list of prompts.

@@ -143,9 +143,12 @@ def direct_logit_attribution(
         inputs: A text, a list of texts, or token ids.
         target: As in `ffb.attribute`: `ffb.logit(" Mary", minus=" John")`.
         of: "neurons" for contributions [pos d_mlp] of each layer, which sum to those of the feed-forward.
+        attention_mask: As in `ffb.attribute`.
+        token_type_ids: As in `ffb.attribute`.
         checkpoint: As in `ffb.attribute`.
         progress: Whether a long call shows a progress bar in a terminal or notebook.
-        **options: As in `ffb.attribute`: attention_mask, token_type_ids, fwd_hooks, rtol.
+        fwd_hooks: As in `ffb.attribute`.
+        rtol: As in `ffb.attribute`.
 
     Returns:
         One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
@@ -259,8 +262,11 @@ def logit_lens(
         target: A function of logits, as in `ffb.attribute`; None means no target.
         at: Positions of top tokens and entropy, negative ones from the end; None means all.
         k: Number of most probable tokens.
+        attention_mask: As in `ffb.attribute`.
+        token_type_ids: As in `ffb.attribute`.
         progress: Whether a long call shows a progress bar in a terminal or notebook.
-        **options: As in `ffb.attribute`: attention_mask, token_type_ids, fwd_hooks, rtol.
+        fwd_hooks: As in `ffb.attribute`.
+        rtol: As in `ffb.attribute`.
 
     Returns:
         One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.

@@ -191,13 +191,16 @@ def faithfulness(
         model: As in `ffb.attribute`.
         prompts: A text, texts, or token ids [pos] or [batch pos].
         target: As in `ffb.attribute`.
-        results: By method name, one entry per prompt: `Attribution`s of this target, whose `entering` are the scores, or tensors
+        results: By method name, one entry per prompt: `Attribution`s of this target, whose `token_attributions` are the scores, or tensors
             [pos] of any other method. The name of a list of attributions is that of their rules.
         removal: "mask" or "mean".
         cause: Position of the token that is known to be the cause, one for all prompts or one per prompt.
         keys: Other candidates, the same in all prompts.
         seed: Seed of random scores and of the order of equal scores.
         progress: Whether a long call shows a progress bar in a terminal or notebook.
+
+    Returns:
+        `Faithfulness`: a number per measure, method and prompt.
 
     Raises:
         InputError: for input, results or options that cannot be used, such as attributions of another target, text or model.
@@ -281,7 +284,12 @@ def _of_method(place: str, given: Any, run: Run) -> list[Scores]:
 
 
 def _on_tokens(scores: Any) -> Float[Tensor, " pos"]:
-    return torch.as_tensor(scores.entering if isinstance(scores, Attribution) else scores).detach().cpu().double()
+    return (
+        torch.as_tensor(scores.token_attributions if isinstance(scores, Attribution) else scores)
+        .detach()
+        .cpu()
+        .double()
+    )
 
 
 class _Prompt:
@@ -339,7 +347,7 @@ class _Prompt:
             raise InputError(
                 f"{place} attributes {scores.target} = {scores.value:.6g} of {scores.model}; the masking test reads {self.words} = "
                 f"{self.value:.6g} of {self.run.model.name}. Expected attributions of the same target, of the same model without "
-                "hooks. For another target pass numbers, such as result.entering."
+                "hooks. For another target pass numbers, such as result.token_attributions."
             )
         return torch.full_like(numbers, torch.nan) if scores.vanishes else numbers
 

@@ -76,6 +76,9 @@ def flow_graph(
         fwd_hooks: Hooks for this forward pass, as in `run_with_hooks`.
         rtol: Largest relative error accepted in the certificate.
 
+    Returns:
+        `FlowGraph`, with `to_dataframe`, `to_networkx`, `to_html` and `figure`.
+
     Raises:
         InputError: for input, layers, a position or a target that cannot be used.
         UnsupportedModelError: for models that cannot be decomposed.

@@ -352,10 +352,13 @@ def attribution_patching(
         receivers: How the receiver of an edge responds to the sender's change: "linear" is its derivative by the rules; "exact"
             evaluates the receiver itself, softmax, norm and activation included, and takes the rules for what follows it: right
             where attention is saturated, for five more runs per sender. Edges into the target are measured then.
-        max_memory: Bytes, or a text such as "4GB", that the call may hold over the model; more is refused before anything runs. None
-            means what is free.
-        progress: Whether a long call shows a bar at a terminal or in a notebook.
-        **options: As in `ffb.attribute`: attention_mask (of ones alone), token_type_ids, fwd_hooks, rtol.
+        attention_mask: As in `ffb.attribute`; all ones.
+        token_type_ids: As in `ffb.attribute`.
+        max_memory: Bytes, or a text such as "4GB", that the call may allocate in addition to the model. A call that needs more is
+            refused before anything runs. None means the free memory.
+        progress: Whether a long call shows a progress bar in a terminal or notebook.
+        fwd_hooks: As in `ffb.attribute`, in both forward passes.
+        rtol: As in `ffb.attribute`.
 
     Returns:
         One `PatchingEstimates` for two prompts; `Results`, a list of them, for lists, one per pair.

@@ -79,6 +79,9 @@ def direction(
         at: Position to read, negative ones from the end. "mean" reads the mean over all positions, including special tokens, as
             sentence encoders do. With another sentence's embedding as vector, the target is the similarity of both.
 
+    Returns:
+        A target for `ffb.attribute`, in units of the vector times the residual stream.
+
     Raises:
         InputError: if the vector has another shape, is zero, or has NaN or infinity.
     """

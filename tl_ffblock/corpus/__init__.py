@@ -1,1 +1,1 @@
-"""The machinery of corpus runs: texts, shards, statistics, outputs. Knows no study."""
+"""Corpus runs: texts, shards, mergeable statistics and outputs. Independent of the single studies."""

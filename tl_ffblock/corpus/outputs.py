@@ -1,14 +1,15 @@
 # Noun: report of a study, with its tables and figures.
-"""Finished shards -> tables, figures, example pages and the report: one self-contained HTML page per run.
+"""Tables, figures, example pages and the report of a study run, from its finished shards. The report is one self-contained HTML page.
 
-A figure is a file, and inside the page an SVG with the page's inks and font, so that it follows the page's scheme:
+A figure is a file. In the page it is an SVG with the page's colours and font, so that it follows the page's colour scheme:
 
-1. Colours that figures are drawn with become variables of the page's style sheet (`VARIABLES`); others stay as they are.
-   Matplotlib leaves out what is black, which the page therefore sets for all of a drawing.
-2. The font is the page's. Matplotlib has laid texts out in a wider one, and anchors them where they belong.
-3. A name that the drawing refers to gets the figure's in front, since figures share one document; other names go.
+1. Colours of figures become variables of the page's style sheet (`VARIABLES`); other colours stay as they are. Matplotlib omits
+   black, so the page sets it for the whole drawing.
+2. The font is the page's. Matplotlib laid the text out in a wider one, with anchors at the right places.
+3. A name that the drawing refers to gets the figure's name as a prefix, since figures share one document; other names are
+   removed.
 
-Everything from the data is escaped.
+All data in the page is escaped.
 """
 
 import hashlib
@@ -48,11 +49,11 @@ from tl_ffblock.results.figures import COLOURS, STYLE, sign
 
 PACKAGES = ("transformer-lens", "torch", "numpy", "scipy", "pandas")
 MANIFEST = "manifest.json"
-"""The list of a run's files with their digests."""
+"""List of a run's files with their digests."""
 LONGEST_TABLE = 60
-"""Rows of a table shown on the page; the files hold all."""
+"""Largest number of a table's rows on the page; the files have all rows."""
 DARK_COLOURS = ("#3f9be0", "#f0ad2e", "#21b589", "#dc8fba", "#8ed1f7", "#f0773a", "#a9b1ba", "#f2e96b")
-"""The colours of figures on dark paper, in the order of `COLOURS`."""
+"""Colours of figures in the dark scheme, in the order of `COLOURS`."""
 VARIABLES = {
     "#000000": "--ink",
     "#17202a": "--ink",
@@ -62,29 +63,32 @@ VARIABLES = {
     "#ffffff": "--paper",
     **{colour.lower(): f"--series-{number}" for number, colour in enumerate(COLOURS)},
 }
-"""The page's variable for each colour of a figure: ink, signature, grids and frames, ground, series."""
+"""Page variable of each colour of a figure: text, signature, grids and frames, background, series."""
 PIXELS_OF_AN_INCH = 130
-"""As large as figures are shown: their smallest letters are ten pixels high."""
+"""Pixels per inch of figures on the page: their smallest letters are ten pixels high."""
 LEAST_SCALE = 0.75
-"""Of that size: where the page is narrower a figure is scrolled and not shrunk further."""
+"""Smallest scale of a figure; on a narrower page it scrolls."""
 LAYER = re.compile(r"\b(layer )(\d+)\b(?!\.\d)")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a run left in its folder."""
+    """Tables, figures and report in a run's folder."""
 
     tables: Tables
-    """By `study_table`."""
+    """Tables by `study_table`."""
     figures: tuple[Path, ...]
     report: Path
     summary: dict[str, Any]
-    """Sequences and tokens used, masked, cut and left out; `completeness`, the worst error of all maps, None without any."""
+    """Number of sequences and tokens, and of masked, cut, failed and unreadable ones; `completeness`, the worst error of all maps
+    (None without maps)."""
 
 
 def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
-    """Merge all shards, in order, and write what people read. The same shards give the same bytes of every table.
+    """Merge all shards in order, and write tables, figures, example pages and report.
+
+    The same shards give the same bytes of every table.
 
     Raises:
         OSError: if the folder cannot be written.
@@ -123,13 +127,13 @@ def write_outputs(worker: Worker, shards: Shards, store: Store) -> Outputs:
 
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Add to an error of the disk what it means for the run."""
+    """Context that adds the consequence for the run to an OSError."""
     try:
         yield
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{error.strerror}: tables and report of {folder} could not be written; what was computed is kept, "
+            f"{error.strerror}: tables and report of {folder} could not be written. Finished shards are kept: "
             "run the same command again",
         ) from error
 
@@ -158,7 +162,7 @@ def _summary(shards: Shards, stored: Sequence[StoredShard]) -> dict[str, Any]:
 
 
 def signature(model: str, data: str, summary: Mapping[str, Any]) -> str:
-    """What a figure is of: model, file of the data, and how much of it the run's summary says was read."""
+    """Signature of a figure: model, data file, and number of sequences and tokens from the run's summary."""
     alone = summary["sequences"] == 1
     texts = "1 sequence (of one text: no standard error)" if alone else f"{summary['sequences']} sequences"
     masked = f", {summary['masked']} masked" if summary["masked"] else ""
@@ -166,7 +170,7 @@ def signature(model: str, data: str, summary: Mapping[str, Any]) -> str:
 
 
 def _write_manifest(folder: Path, written: Sequence[Path]) -> None:
-    """Write the list of the run's files with the digests of their bytes; every other file in its folders is someone else's."""
+    """Write the list of the run's files with their digests; other files in its folders are not the run's."""
     digests = {path.relative_to(folder).as_posix(): _digest(path) for path in sorted(written)}
     write_atomically(folder / MANIFEST, json.dumps(digests, indent=1).encode())
 
@@ -193,7 +197,7 @@ def _write_figure(path: Path, figure: Any) -> tuple[Path, Path]:
 def _write_examples(
     worker: Worker, shards: Shards, folder: Path, writers: Mapping[str, PageWriter]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Write pages of the first sequences that are not there as they were written; returns those of each kind."""
+    """Write pages of the first sequences, unless they are unchanged; returns the pages of each kind."""
     known = _known(folder)
     examples: dict[str, list[dict[str, Any]]] = {kind: [] for kind in writers}
     texts = (text for _, shard in shards.texts(set(shards.numbers)) for text in shard)
@@ -205,13 +209,13 @@ def _write_examples(
                 if not file.is_file() or known.get(f"{kind}/{file.name}") != _digest(file):
                     write(worker.model, tokenised, file)
             except FFBlockError:
-                continue  # the sequence is among the problems already
+                continue  # the table of problems has the sequence
             examples[kind].append({"file": file.name, "text": text.text, "masked": len(tokenised.masked)})
     return examples
 
 
 def _known(folder: Path) -> dict[str, str]:
-    """The manifest of an earlier writing; empty where there is none that can be read."""
+    """Manifest of an earlier run in this folder; empty if there is no readable one."""
     try:
         return dict(read_json(folder / MANIFEST))
     except (FileNotFoundError, MapFileError, TypeError, ValueError):
@@ -226,7 +230,7 @@ def _page(
     figures: Mapping[str, tuple[Path, Path]],
     examples: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> str:
-    """The report, which asks nothing of any network; figures are PNG and SVG files by `study_figure`."""
+    """The report as HTML, without any network access; `figures` are PNG and SVG files by `study_figure`."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -278,7 +282,7 @@ def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Pat
 
 
 def _command(worker: Worker) -> str | None:
-    """The command line that makes this run; None where it cannot set the options of a study outside this package."""
+    """Command line of this run; None if it cannot set the options of a study outside this package, or the data is not a string."""
     own = [spec for spec in worker.specs if not spec.home.startswith("tl_ffblock.")]
     if any(spec.options is not None for spec in own) or not isinstance(worker.config.data, str):
         return None
@@ -294,7 +298,7 @@ def _command(worker: Worker) -> str | None:
 
 
 def _settings(worker: Worker) -> list[tuple[str, object, str]]:
-    """Name, value and text of every setting, those of the studies after their names."""
+    """Name, value and help text of every setting; those of studies have the study's name as a prefix."""
     values = vars(worker.config) | {"data": worker.config.source, "mask_fraction": worker.tokenise.mask_fraction}
     settings = [(name, values[name], text) for name, text in _texts(worker.config).items()]
     for study, spec in zip(worker.studies, worker.specs, strict=True):
@@ -308,7 +312,7 @@ def _texts(options: object) -> dict[str, str]:
 
 
 def _about(study: Study) -> list[str]:
-    """The text at the head of the study's file, as paragraphs and items."""
+    """Docstring of the study's module, as paragraphs and list items."""
     blocks: list[str] = []
     for line in (sys.modules[type(study).__module__].__doc__ or "").strip().splitlines():
         if not line.strip():
@@ -321,7 +325,7 @@ def _about(study: Study) -> list[str]:
 
 
 def shown_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """A table as the report shows it: columns and whether they are numbers, first rows, the number of all, whether all are zero."""
+    """A table for the report: columns and whether they are numeric, first rows, number of rows, whether all values are zero."""
     rows = [
         [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row]
         for row in table.head(LONGEST_TABLE).itertuples(index=False)
@@ -334,17 +338,22 @@ def shown_table(name: str, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def linked(sentence: str, page: str) -> str:
-    """A sentence as HTML whose "layer 5" leads to a page of maps at that layer; the page's address from the report, empty without one."""
+    """A sentence as HTML in which "layer 5" links to a page of maps at that layer.
+
+    Args:
+        sentence: The sentence.
+        page: Path of that page from the report; empty adds no links.
+    """
     text = escape(sentence)
     return LAYER.sub(rf'<a href="{escape(page)}#layer=\2">\1\2</a>', text) if page else text
 
 
 def inline_figure(svg: Path, label: str) -> dict[str, Any]:
-    """Make of an SVG file of Matplotlib an element of a page, and its width in pixels where there is room.
+    """Inline SVG element of a figure for a page, and its width in pixels.
 
     Args:
-        svg: The file.
-        label: Its text for those who do not see it.
+        svg: SVG file of Matplotlib.
+        label: Text for screen readers.
     """
     root = ElementTree.fromstring(svg.read_bytes())
     values = [(key, value) for element in root.iter() for key, value in element.attrib.items()]
@@ -358,7 +367,7 @@ def inline_figure(svg: Path, label: str) -> dict[str, Any]:
 
 
 def _clear(element: ElementTree.Element, names: set[str], prefix: str) -> None:
-    """Turn an element and all in it into the page's: no namespaces, its variables, names of this figure alone."""
+    """Adapt an element and its children to the page, in place: no namespaces, page variables, names of this figure only."""
     element.tag = _local(element.tag)
     if element.tag != "text" and not (element.text or "").strip():
         element.text = None

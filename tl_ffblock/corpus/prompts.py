@@ -1,6 +1,6 @@
-"""`ffb.map_prompts`: one call for each of many prompts, by this process or by Ray workers, in a folder that survives a kill.
+"""`ffb.map_prompts`: one call per prompt, in this process or on Ray workers, with a folder from which an interrupted run continues.
 
-It is a corpus run whose shards hold results in place of statistics: the same store, dispatch and resumption.
+It is a study run whose shards contain results in place of statistics: the same store, scheduling and continuation.
 """
 
 # Noun: parallel map (Ray, datasets.Dataset.map)
@@ -28,7 +28,7 @@ from tl_ffblock.result import Result, Results, as_described, from_labels, labels
 from tl_ffblock.signatures import refuse_options, strict
 
 MOST_NAMED = 5
-"""Prompts that failed which an error names."""
+"""Largest number of failed prompts that an error lists."""
 
 
 @strict
@@ -49,34 +49,38 @@ def map_prompts(
 ) -> Results[Any]:
     """`Results` of `function(model, prompt, **options)`, one per prompt in their order.
 
-    Finished shards are kept in `out`: the same call after an interruption computes what is missing, and a call with more
-    prompts after the same first ones computes those. The results are those of the calls one by one.
+    Finished shards are stored in `out`. The same call after an interruption computes only the missing ones. A call with more
+    prompts after the same first ones computes only the new ones. The results equal those of single calls.
 
     Args:
-        function: Such as `ffb.contribution_maps`, `ffb.attribute`, `ffb.attribution_patching`, or your own, which must give one result.
-        model: A name, as `ffb.load_model` takes it, which workers load; for the local engine also a loaded model.
-        prompts: What the function takes after the model: a text or tokens, or a tuple of several arguments, such as (clean,
-            corrupted, target) for patching or (text, target) for an attribution.
+        function: Function of model and prompt, such as `ffb.contribution_maps`, `ffb.attribute`, `ffb.attribution_patching`, or
+            your own; it must return one result.
+        model: A name for `ffb.load_model`, which the workers load; for the local engine also a loaded model.
+        prompts: Arguments after the model: a text or tokens, or a tuple of several arguments, such as (clean, corrupted,
+            target) for patching or (text, target) for an attribution.
         out: Folder of the run.
         engine: This process, or workers of a Ray cluster (extra `ray`).
-        workers: Of Ray; each holds a copy of the model.
-        threads: CPU threads of a worker.
-        gpus: GPUs per worker where the device is cuda; 0.25 lets four workers share one.
-        ray_address: Address of a running cluster; None starts one on this machine, unless RAY_ADDRESS says otherwise.
-        device: Where models run.
-        shard_size: Prompts that are computed and kept at a time.
-        **options: Of the function, the same for all prompts.
+        workers: Number of Ray workers; each has a copy of the model.
+        threads: CPU threads per worker.
+        gpus: GPUs per worker if the device is cuda; with 0.25 four workers share one.
+        ray_address: Address of a running cluster; None starts one on this machine, unless RAY_ADDRESS is set.
+        device: Device of the models.
+        shard_size: Number of prompts that are computed and stored as a unit.
+        **options: Options of the function, the same for all prompts.
+
+    Returns:
+        `Results`, a list with `to_dataframe`, `mean` and `save`.
 
     Raises:
-        InputError: if an argument cannot be used, the folder holds another run, or prompts failed, naming them.
-        ModelLoadError: if the model is not there.
-        EngineError: if workers cannot be started, or keep dying.
+        InputError: if an argument cannot be used, the folder has another run, shards could not be computed, or prompts failed.
+        ModelLoadError: if the model does not exist.
+        EngineError: if workers cannot be started, or die repeatedly.
     """
     by_ray, named = engine == "ray", model if isinstance(model, str) else ""
     require(["filelock", *(["ray"] if by_ray else [])])
     if by_ray and not named:
         raise InputError(
-            f"model is a {type(model).__name__}: workers load it by its name; give that, or use engine='local'."
+            f"model is a {type(model).__name__}: workers load a model by name. Pass its name, or use engine='local'."
         )
     settings = dict(workers=workers, threads=threads, gpus=gpus, ray_address=ray_address, shard_size=shard_size)
     config = Config(model=named, data="prompts", out=out, engine=engine, device=device, **settings)  # type: ignore[arg-type]
@@ -110,22 +114,22 @@ def _collected(shards: "PromptShards", store: Store) -> Results[Any]:
     if problems:
         said = "; ".join(f"prompt {number}: {why}" for number, why in problems[:MOST_NAMED])
         raise InputError(
-            f"{len(problems)} of {len(shards.prompts)} prompts failed. {said}. Mend them or leave them out, with another folder; the "
-            "others are done."
+            f"{len(problems)} of {len(shards.prompts)} prompts failed. {said}. Correct or omit them, and use another folder. "
+            "The other prompts are finished."
         )
     return Results(found)
 
 
 @dataclass(frozen=True)
 class PromptShards:
-    """Prompts, so many in a shard."""
+    """Prompts in shards of equal size."""
 
     prompts: tuple[Any, ...]
     shard_size: int
 
     def __post_init__(self) -> None:
         if not self.prompts:
-            raise InputError("prompts=[]: expected one or more.")
+            raise InputError("prompts=[]: expected one or more prompts.")
 
     @cached_property
     def _digests_of_prompts(self) -> tuple[bytes, ...]:
@@ -133,33 +137,33 @@ class PromptShards:
 
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
-        """Of each shard's prompts."""
+        """Digest of each shard's prompts."""
         starts = range(0, len(self.prompts), self.shard_size)
         shards = (self._digests_of_prompts[start : start + self.shard_size] for start in starts)
         return tuple(hashlib.sha256(b"".join(shard)).digest() for shard in shards)
 
     @property
     def digest(self) -> str:
-        """Of all prompts."""
+        """Digest of all prompts."""
         return self._digest_of_first(len(self.prompts))
 
     @property
     def numbers(self) -> range:
-        """The shards."""
+        """Numbers of the shards."""
         return range(len(self.digests))
 
     def size(self, shard: int) -> int:
-        """How many prompts a shard has."""
+        """Number of prompts in a shard."""
         return len(self.prompts[shard * self.shard_size :][: self.shard_size])
 
     def whole_shards_of(self, n: int, digest: str) -> int | None:
-        """Count the shards of a run over this run's first prompts that are this run's too; None if its prompts are others."""
+        """Number of shards shared with a run over this run's first prompts; None if its prompts are not these."""
         if n > len(self.prompts) or self._digest_of_first(n) != digest:
             return None
         return len(self.digests) if n == len(self.prompts) else n // self.shard_size
 
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[tuple[int, Any]]]]:
-        """The wanted shards' prompts with their numbers."""
+        """Prompts of the wanted shards, with their numbers."""
         numbered = list(enumerate(self.prompts))
         for shard in sorted(wanted):
             yield shard, numbered[shard * self.shard_size :][: self.shard_size]
@@ -176,23 +180,27 @@ class PromptWorker:
 
     @classmethod
     def loaded(cls, config: Config, function: Callable[..., Result], options: Mapping[str, Any]) -> "PromptWorker":
-        """With the model that the config names, where the config says."""
+        """Worker with the model of the config, loaded to its device."""
         return cls(config, function, options, load_model(config.model, device=config.device))
 
     @property
     def twin(self) -> Callable[[], "PromptWorker"]:
-        """Makes the same worker in another process."""
+        """Factory of the same worker in another process."""
         return partial(type(self).loaded, self.config, self._function, self._options)
 
     @cached_property
     def weights(self) -> str:
-        """The model's fingerprint, which knows offloaded and quantised weights, too."""
+        """Fingerprint of the model, which includes offloaded and quantised weights."""
         return identify(self._model).fingerprint
 
     def compute(
         self, prompts: Sequence[tuple[int, Any]], count: Callable[[], None] = lambda: None
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Results of a shard as arrays and labels; prompts that fail are named there."""
+        """Results of a shard as arrays and labels; the labels list prompts that failed.
+
+        Raises:
+            MemoryError: if memory runs out.
+        """
         results: list[Result] = []
         problems: list[tuple[int, str]] = []
         with threads(self.config.threads):
@@ -208,7 +216,9 @@ class PromptWorker:
                 count()
         labels, tensors = labels_of(tuple(results))
         held = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
-        halves = sorted(name for name, tensor in held.items() if tensor.dtype == torch.bfloat16)  # unknown to NumPy
+        halves = sorted(
+            name for name, tensor in held.items() if tensor.dtype == torch.bfloat16
+        )  # NumPy has no bfloat16
         arrays = {name: (of.view(torch.int16) if name in halves else of).numpy() for name, of in held.items()}
         return arrays, {"results": labels, "tensors": sorted(arrays), "bfloat16": halves, "problems": problems}
 
@@ -217,7 +227,7 @@ class PromptWorker:
         result = self._function(self._model, *arguments, **self._options)
         if not isinstance(result, Result):
             raise InputError(
-                f"{_name_of(self._function)} gave a {type(result).__name__}: expected one result of this package per prompt."
+                f"{_name_of(self._function)} returned a {type(result).__name__}: expected one result of this package per prompt."
             )
         return result
 
@@ -227,7 +237,7 @@ def _name_of(function: Any) -> str:
 
 
 def _fingerprint_of_call(function: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a function's numbers depend on: its name, the source of one that is not of this package, its options."""
+    """Inputs of a function's results: its name, its options, and its source if it is not in this package."""
     held = {name: _digest(value, name).hex() for name, value in options.items()}
     mark = {
         "function": f"{function.__module__}:{_name_of(function)}",
@@ -239,10 +249,10 @@ def _fingerprint_of_call(function: Any, options: Mapping[str, Any]) -> dict[str,
 
 
 def _digest(value: Any, where: str) -> bytes:
-    """Of texts, numbers, tensors, functions, and lists, mappings and dataclasses of them; the same in every process.
+    """Digest of strings, numbers, tensors, functions, and lists, mappings and dataclasses of them; the same in every process.
 
     Raises:
-        InputError: for anything else.
+        InputError: for any other value.
     """
     digest = hashlib.sha256(type(value).__qualname__.encode())
     if isinstance(value, Tensor):
@@ -264,14 +274,14 @@ def _digest(value: Any, where: str) -> bytes:
         digest.update(_source_of(value, where))
     else:
         raise InputError(
-            f"{where} is {brief(value)}: expected texts, numbers, tensors, metrics or functions, or lists of them, by which a run is "
-            "known again."
+            f"{where} is {brief(value)}: expected strings, numbers, tensors, metrics or functions, or lists of them, which identify a "
+            "run."
         )
     return digest.digest()
 
 
 def _source_of(function: Any, where: str) -> bytes:
-    """Of a function its source and what it holds from outside."""
+    """Source of a function, with its closure and default values."""
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError):

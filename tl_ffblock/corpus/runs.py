@@ -1,4 +1,4 @@
-"""Studies and a config -> a finished folder: cut, guard, compute what is missing, write the outputs."""
+"""Study runs: divide the corpus, check the folder, compute missing shards, write the outputs."""
 
 import os
 import time
@@ -19,54 +19,57 @@ from tl_ffblock.errors import FFBlockError, InputError, ModelLoadError
 from tl_ffblock.progress import Progress
 
 SECONDS_BETWEEN_LOOKS = 0.5
-"""How long to wait for shards that another process holds."""
+"""Seconds to wait for shards that another process computes."""
 MAX_RESTARTS = 20
-"""How often a worker may die and a shard be tried again before the run gives up."""
+"""Largest number of restarts of a worker, and of repetitions of a shard, before the run stops."""
 SHARDS_A_WORKER_HOLDS = 2
-"""Shards a worker holds at a time: one in work, one waiting."""
+"""Number of shards assigned to a worker at a time: one in progress, one waiting."""
 
 
 @dataclass(frozen=True)
 class CorpusRun:
-    """What a run came to."""
+    """Result of a study run."""
 
     folder: Path
     failed_shards: dict[int, str]
-    """Shards that could not be computed or written, with the reason; a further run does them."""
+    """Shards that could not be computed or written, with the reason; the same command computes them again."""
     damaged_shards: tuple[str, ...]
-    """Files whose checksum was wrong; they were computed again."""
+    """Files with a wrong checksum; they were computed again."""
     outputs: Outputs | None
-    """None while shards are missing."""
+    """Tables, figures and report; None if shards are missing."""
 
     @property
     def tables(self) -> Tables:
-        """The tables, by `study_table`."""
+        """Tables by `study_table`; empty if shards are missing."""
         return self.outputs.tables if self.outputs else {}
 
     @property
     def left_out(self) -> int:
-        """Unreadable lines and sequences that failed."""
+        """Number of unreadable lines and of sequences that failed."""
         return self.outputs.summary["unreadable"] + self.outputs.summary["failed"] if self.outputs else 0
 
     @property
     def status(self) -> int:
-        """0 complete; 3 complete but for what was left out; 1 unfinished or without any sequence."""
+        """Exit status: 0 complete; 3 complete, but lines or sequences were skipped; 1 unfinished, or no sequence was measured."""
         if self.outputs is None or not self.outputs.summary["sequences"]:
             return 1
         return 3 if self.left_out else 0
 
 
 def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None) -> CorpusRun:
-    """Run studies, or continue them: the result is that of an uninterrupted run, byte for byte.
+    """Result of studies on a corpus; an interrupted run is continued.
+
+    Tables of a continued run are byte for byte those of an uninterrupted one.
 
     Args:
-        config: The run.
-        specs: Its studies, which share one pass over the data.
-        model: The model if it is loaded already (local engine); else `config.model` is loaded.
+        config: Settings of the run.
+        specs: The studies, which share one pass over the data.
+        model: The loaded model (local engine only); None loads `config.model`.
 
     Raises:
-        InputError: if config, data, studies or model cannot be used, or the folder holds another run.
-        ModelLoadError: if the model is not there.
+        InputError: if config, data, studies or model cannot be used, or the folder has another run.
+        ModelLoadError: if the model does not exist.
+        EngineError: if Ray workers cannot be started, or die repeatedly.
         OSError: if the folder cannot be written.
     """
     classes = [spec.study_class for spec in specs]
@@ -77,7 +80,7 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
         raise InputError(f"{','.join(names)!r} names a study twice.")
     config.check_out()
     shards = cut_into_shards(config)
-    if model is None:  # with Ray this process only guards the folder, and leaves the GPUs to the workers
+    if model is None:  # with Ray this process only writes the folder, and leaves the GPUs to the workers
         model = load_model(config.model, device="cpu" if by_ray else config.device)
     worker = Worker(config, specs, model)
     mark = fingerprint(config, specs, worker.weights, shards)
@@ -86,8 +89,8 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
     with Progress(",".join(names), len(shards.chosen), "sequences", done=done, kind="lasting") as progress:
         if worker.tokenise.mask_fraction:
             progress.say(
-                f"{worker.tokenise.mask_fraction:.0%} of the tokens of text become {worker.tokenise.special.mask_text} "
-                "(mask_fraction; 0 turns that off)"
+                f"{worker.tokenise.mask_fraction:.0%} of the tokens of text are replaced by {worker.tokenise.special.mask_text} "
+                "(mask_fraction; 0 turns this off)"
             )
         failed = (run_ray if by_ray else run_local)(worker, shards, store, progress)
     outputs = None if failed else write_outputs(worker, shards, store)
@@ -96,17 +99,17 @@ def run_corpus(config: Config, specs: Sequence[StudySpec], *, model: Any = None)
 
 @runtime_checkable
 class ShardWorker(Protocol):
-    """What computes shards, here or on another machine."""
+    """Protocol of an object that computes shards, on this machine or another."""
 
     config: Config
 
     @property
     def weights(self) -> str:
-        """Digest of the weights that its numbers depend on."""
+        """Digest of the weights that its results depend on."""
 
     @property
     def twin(self) -> "Callable[[], ShardWorker]":
-        """Makes the same worker in another process."""
+        """Factory of the same worker in another process."""
 
     def compute(self, texts: list[Any], count: Callable[[], None] = ...) -> tuple[Arrays, dict[str, Any]]:
         """Arrays and metadata of one shard; `count` is called after each text."""
@@ -114,27 +117,27 @@ class ShardWorker(Protocol):
 
 @runtime_checkable
 class ShardTexts(Protocol):
-    """What is computed, shard by shard."""
+    """Protocol of the inputs of a run, by shard."""
 
     @property
     def numbers(self) -> range:
-        """The shards."""
+        """Numbers of the shards."""
 
     def size(self, shard: int) -> int:
-        """How many texts a shard has."""
+        """Number of texts in a shard."""
 
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[Any]]]:
-        """The wanted shards' texts, in order."""
+        """Texts of the wanted shards, in order."""
 
 
 def run_local(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
-    """Compute in this process every shard that no other process on the folder is at; returns the failed ones, with the reason.
+    """Compute all shards in this process, except those that other processes compute; returns failed shards with the reason.
 
     Args:
         worker: The model and the studies.
         shards: The corpus.
-        store: Where finished shards go.
-        progress: Told of every sequence measured.
+        store: Store of the finished shards.
+        progress: Progress bar, advanced after every sequence.
     """
     failed: dict[int, str] = {}
     computed: set[int] = set()
@@ -160,25 +163,29 @@ def run_local(worker: ShardWorker, shards: ShardTexts, store: Store, progress: P
 
 
 def _missing(shards: ShardTexts, store: Store, progress: Progress) -> set[int]:
-    """The shards to compute; those that other processes wrote since `progress` began are counted as done."""
+    """Numbers of the shards to compute. Those that other processes wrote since the start of `progress` are counted as done."""
     done = store.done()
     progress.step(sum(shards.size(shard) for shard in done) - progress.done)
     return set(shards.numbers) - done
 
 
 class RemoteWorker:
-    """A worker on some node of the cluster."""
+    """A worker on a node of the cluster.
+
+    Raises:
+        ModelLoadError: if the model has other weights on this node.
+    """
 
     def __init__(self, make: Callable[[], ShardWorker], digest: str) -> None:
         self._worker = make()
         if self._worker.weights != digest:
             raise ModelLoadError(
-                f"the model {self._worker.config.model} has other weights on this node: {self._worker.weights[:12]}…, not "
+                f"the model {self._worker.config.model} has other weights on this node: {self._worker.weights[:12]}…, expected "
                 f"{digest[:12]}…."
             )
 
     def compute(self, texts: list[Any]) -> tuple[Any, Any, str | None]:
-        """Give arrays and metadata of a shard, or why there are none."""
+        """Arrays and metadata of a shard, and None; or twice None and the reason."""
         try:
             return (*self._worker.compute(texts), None)
         except MACHINE_ERRORS as error:
@@ -186,19 +193,19 @@ class RemoteWorker:
 
 
 def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Progress) -> dict[int, str]:
-    """Map shards over Ray actors that each hold the model; this process alone writes. Returns the failed ones, with the reason.
+    """Compute all shards on Ray actors, each with a copy of the model; only this process writes. Returns failed shards with the reason.
 
-    An actor that dies is started again, here or on another node, and its shard is computed again: a shard's
-    numbers depend on its sequences only, so the result does not change.
+    An actor that dies is started again, on this node or another, and its shard is computed again. The results of a shard depend
+    only on its sequences, so they do not change.
 
     Args:
-        worker: This process's own, whose twins the others are.
+        worker: Worker of this process; the actors have twins of it.
         shards: The corpus, or prompts.
-        store: Where finished shards go.
-        progress: Told of every sequence measured.
+        store: Store of the finished shards.
+        progress: Progress bar, advanced after every shard.
 
     Raises:
-        EngineError: if workers cannot be started, or keep dying.
+        EngineError: if workers cannot be started, or die repeatedly.
     """
     import ray
 
@@ -208,7 +215,7 @@ def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Pro
             cluster = config.ray_address or os.environ.get("RAY_ADDRESS")
             own_cluster: dict[str, Any] = dict(num_cpus=config.workers * config.threads, include_dashboard=False)
             ray.init(
-                address=cluster or "local",  # None would join whatever cluster runs on this machine
+                address=cluster or "local",  # None would join a cluster that runs on this machine
                 log_to_driver=False,
                 logging_level="ERROR",
                 **({} if cluster else own_cluster),
@@ -223,16 +230,16 @@ def run_ray(worker: ShardWorker, shards: ShardTexts, store: Store, progress: Pro
             return _Dispatcher(ray, actors, store, progress).compute(shards)
         except ray.exceptions.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            reason = lines[-1] if lines else type(error).__name__  # what happened on the worker
-            raise EngineError(f"a Ray worker could not do its work: {reason}") from error
+            reason = lines[-1] if lines else type(error).__name__  # the last line is the error on the worker
+            raise EngineError(f"a Ray worker failed: {reason}") from error
 
 
 class EngineError(FFBlockError, RuntimeError):
-    """Workers cannot be started, or keep dying."""
+    """Workers cannot be started, or die repeatedly."""
 
 
 class _Dispatcher:
-    """Gives shards to actors and knows which is where."""
+    """Assigns shards to actors and collects their results."""
 
     def __init__(self, ray: Any, actors: list[Any], store: Store, progress: Progress) -> None:
         self.ray = ray
@@ -241,7 +248,7 @@ class _Dispatcher:
         self.progress = progress
         self.load = [0] * len(actors)
         self.running: dict[Any, tuple[int, int, int, ExitStack]] = {}
-        """Future -> shard, actor, sequences, and what ends the claim."""
+        """Future -> shard, actor, number of sequences, and the exit stack that releases the claim."""
         self.written: set[int] = set()
         self.failed: dict[int, str] = {}
 
@@ -254,7 +261,7 @@ class _Dispatcher:
                         self._collect()
                     self._submit(shard, texts)
                 if not self.running:
-                    time.sleep(SECONDS_BETWEEN_LOOKS)  # others hold what is missing
+                    time.sleep(SECONDS_BETWEEN_LOOKS)  # other processes compute the missing shards
                 while self.running:
                     self._collect()
                 done = self.store.done()

@@ -1,8 +1,8 @@
-"""What can be set of a corpus run and of its studies: frozen dataclasses. The text below a field is its help.
+"""Settings of a study run and options of its studies: frozen dataclasses. The string below a field is its help text.
 
-A command's help reads the fields from the source of their class, which takes as long as reading a file: the file of a
-study imports torch and pandas. A field that a command line can take is `int`, `float`, `str`, one of them `| None`,
-`Literal` of strings, or `tuple[int, ...]`.
+The command line reads the fields from the source of their class: importing a study's module would import torch and pandas. A
+field that the command line accepts is an `int`, `float`, `str`, one of these `| None`, a `Literal` of strings, or `tuple[int,
+...]`.
 """
 
 import ast
@@ -22,14 +22,14 @@ from tl_ffblock.numerals import bytes_of
 from tl_ffblock.signatures import strict
 
 EVERY_RUN = ("filelock", "jinja2", "matplotlib", "pyarrow")
-"""Packages that every run needs beyond those of the library."""
+"""Packages that every study run needs, in addition to those of the library."""
 REQUIRED = object()
-"""The default of a field that has none."""
+"""Default of a field that has no default."""
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str}
 
 
 def require(packages: Iterable[str] = EVERY_RUN) -> None:
-    """Refuse a run for which packages are missing, before the work and not after it.
+    """Raise an error if packages are missing, before the work starts.
 
     Raises:
         InputError: with the command that installs them.
@@ -44,39 +44,44 @@ def require(packages: Iterable[str] = EVERY_RUN) -> None:
 
 
 def imported(option: str, given: str, kind: str) -> Any:
-    """What `module:name` names.
+    """Object that `module:name` refers to.
+
+    Args:
+        option: The option's name, for the error.
+        given: The option's value, `module:name`.
+        kind: What it refers to, for the error: "function" or "Class".
 
     Raises:
-        InputError: if it cannot be imported, naming the option.
+        InputError: if it cannot be imported or called.
     """
     module, _, name = given.partition(":")
     try:
         found = getattr(import_module(module), name)
-    except Exception as error:  # whatever a user's module raises
+    except Exception as error:  # a user's module may raise anything
         raise InputError(
-            f"{option}={given!r}: expected module:{kind} of a module that can be imported ({type(error).__name__}: {error})."
+            f"{option}={given!r}: expected module:{kind} of an importable module ({type(error).__name__}: {error})."
         ) from error
     if not callable(found):
-        raise InputError(f"{option}={given!r}: expected a {kind}, and it is {brief(found)}.")
+        raise InputError(f"{option}={given!r}: expected a {kind}, got {brief(found)}.")
     return found
 
 
 @dataclass(frozen=True)
 class DeclaredField:
-    """One field of a dataclass of options, as its source declares it."""
+    """One field of a dataclass of options, as declared in the source."""
 
     name: str
     kind: type
-    """Of the value, or of each value where there are several."""
+    """Type of the value, or of each value if there are several."""
     default: Any
     text: str
-    """Its help."""
+    """Help text."""
     choices: tuple[str, ...] = ()
     several: bool = False
 
 
 def class_body(module: str, class_name: str) -> list[ast.stmt]:
-    """The body of a class in the source of its module, which is not imported; empty where no source can be read, as in a notebook."""
+    """Body of a class, from the source of its module, without importing it; empty if the source cannot be read (a notebook)."""
     try:
         loader: Any = getattr(find_spec(module), "loader", None)
         source = loader.get_source(module) or ""
@@ -88,7 +93,7 @@ def class_body(module: str, class_name: str) -> list[ast.stmt]:
 
 @cache
 def declared_fields(module: str, class_name: str) -> tuple[DeclaredField, ...]:
-    """The fields of a class that have a text below them, read from the source of its module."""
+    """Fields of a class that have a help text, read from the source of its module."""
     return tuple(_declared(class_body(module, class_name)))
 
 
@@ -108,16 +113,16 @@ def _declared(body: list[ast.stmt]) -> Iterator[DeclaredField]:
 
 @dataclass(frozen=True)
 class Options:
-    """Base of the settings of a run and of the options of a study; refuses values that no run can mean.
+    """Base class of the settings of a study run and of the options of a study.
 
     Raises:
-        InputError: naming the field, its value and what was expected.
+        InputError: if a value is not valid, with the field, the value and what was expected.
     """
 
     least: ClassVar[Mapping[str, int]] = {}
-    """The smallest value of fields that are whole numbers, where one is given."""
+    """Smallest allowed value of integer fields."""
     shares: ClassVar[tuple[str, ...]] = ()
-    """Fields that are shares, from 0 to below 1."""
+    """Fields that are fractions, from 0 to below 1."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -130,13 +135,13 @@ class Options:
             if least is not None and not (isinstance(value, int) and value >= least):
                 raise InputError(f"{field.name}={value!r}: expected a whole number of at least {least}.")
             if field.name in self.shares and not 0 <= value < 1:
-                raise InputError(f"{field.name}={value}: expected a share from 0 to below 1.")
+                raise InputError(f"{field.name}={value}: expected a fraction, from 0 to below 1.")
 
 
 @strict
 @dataclass(frozen=True)
 class Config(Options):
-    """One run on one model and one corpus."""
+    """Settings of one study run, on one model and one corpus."""
 
     least: ClassVar[Mapping[str, int]] = {
         **dict.fromkeys(("batch_size", "shard_size", "threads", "workers", "limit"), 1),
@@ -146,18 +151,18 @@ class Config(Options):
     shares: ClassVar[tuple[str, ...]] = ("mask_fraction", "unreadable")
 
     model: str
-    """A model as `tl-ffblock map` takes it: minilm, smollm2, a local folder, a TransformerLens name."""
+    """Model, as in `tl-ffblock map`: minilm, smollm2, a local folder, or a TransformerLens name."""
     data: str | Any
-    """A file (.txt, .jsonl, .csv, .tsv, .conllu, .conllulex, .cupt), a folder of a saved Hugging Face dataset, or its name on the hub;
-    in Python also a `datasets.Dataset`."""
+    """A file (.txt, .jsonl, .csv, .tsv, .conllu, .conllulex, .cupt), a folder of a saved Hugging Face dataset, or a dataset's name
+    on the hub; in Python also a `datasets.Dataset`."""
     out: str
-    """Folder of the run; made if it is missing, continued if it holds an unfinished run of the same settings."""
+    """Folder of the run; created if it is missing. An unfinished run of the same settings is continued."""
     format: Literal["auto", "text", "jsonl", "csv", "tsv", "dataset", "conllu"] = "auto"
-    """How the data is read; auto goes by the file's ending."""
+    """Format of the data; auto uses the file's ending."""
     column: str = "text"
-    """Column or key that holds the text (JSONL, CSV, TSV, datasets)."""
+    """Column or key of the text (JSONL, CSV, TSV, datasets)."""
     document_column: str | None = None
-    """Column or key that names the article a text belongs to; without it every text is an article of its own."""
+    """Column or key of the article that a text belongs to; by default every text is an article of its own."""
     document_pattern: str | None = None
     """Regular expression of lines that begin a new article and are not text themselves (text files)."""
     split: str = "train"
@@ -165,50 +170,50 @@ class Config(Options):
     subset: str | None = None
     """Subset of a Hugging Face dataset on the hub, such as wikitext-2-raw-v1."""
     limit: int | None = None
-    """Sequences at most."""
+    """Largest number of sequences; by default all."""
     sample: Literal["first", "random"] = "first"
-    """Which sequences, where `limit` leaves some out: the first, or random ones by `seed`."""
+    """Sequences to use if `limit` is below their number: the first ones, or a random sample by `seed`."""
     unreadable: float = 0.1
-    """Share of the data's rows that may be unreadable; more, and ten at least, end the run before any computing."""
+    """Largest fraction of unreadable rows in the data. Above it, with at least ten such rows, the run stops before any computation."""
     min_words: int = 1
-    """Texts of fewer words, counted by white space, are left out."""
+    """Smallest number of words, separated by white space; shorter texts are skipped."""
     max_tokens: int | None = None
-    """Tokens of a sequence at most, special ones included; never more than the model reads."""
+    """Largest number of tokens per sequence, special tokens included; the model's context length also applies."""
     long: Literal["cut", "split"] = "cut"
-    """A longer text is cut off, or split into consecutive pieces that become one sequence each (approximately by words)."""
+    """Whether a longer text is cut, or split into consecutive pieces of approximately this length in words, each a sequence."""
     mask_fraction: float | None = None
-    """Share of the tokens that becomes the mask token; by default, for masked language models, 0.12 in the studies of Kobayashi et al.
-    as in the paper and 0 in heads, probes and memories; 0 for others."""
+    """Fraction of the tokens that is replaced by the mask token. By default, for masked language models, 0.12 in the studies of
+    Kobayashi et al. as in the paper, and 0 in heads, probes and memories; 0 for other models."""
     tagger: str | None = None
-    """Optional `module:function` that maps a text to (start, end) character spans of entities or multi-word expressions."""
+    """A `module:function` that maps a text to (start, end) character spans of entities or multi-word expressions."""
     seed: int = 0
-    """Of every random choice: sample, masks, permutations, controls."""
+    """Seed of every random choice: sample, masks, permutations, controls."""
     batch_size: int | None = None
-    """Sequences that run through the model together, padded in their order; by default those of a shard of equal or nearly equal length,
-    as many as max_memory allows, and one by one for studies that rank positions (memories)."""
+    """Number of sequences per forward pass, in their order and padded. By default sequences of one shard with equal or nearly
+    equal length, as many as max_memory allows; one by one for studies that rank positions (memories)."""
     max_memory: str | float = "2GB"
-    """What sequences that run together may hold over the model, as a text such as 2GB or 500MB: tensors of all layers, and maps. A
-    sequence that needs more runs alone, and so does every one of a mixture of experts, whose memory is not estimated."""
+    """Largest memory of a batch in addition to the model, as a text such as 2GB or 500MB: tensors of all layers, and maps. A
+    sequence that needs more is a batch of its own. So is every sequence of a mixture of experts, whose memory is not estimated."""
     shard_size: int = 8
-    """Sequences of one shard: what is computed and kept at a time."""
+    """Number of sequences per shard, which is computed and saved as a unit."""
     threads: int = 1
-    """CPU threads a worker computes with; another number sums in another order and moves the last digits."""
+    """CPU threads per worker. Another number changes the order of sums, and so the last digits."""
     engine: Literal["local", "ray"] = "local"
     """Where shards are computed: in this process, or by workers of a Ray cluster (extra `ray`)."""
     workers: int = 2
-    """Workers of the Ray engine; each holds a copy of the model."""
+    """Number of Ray workers; each has a copy of the model."""
     gpus: float = 1.0
-    """GPUs per worker of the Ray engine where the device is cuda; 0.25 lets four workers share one."""
+    """GPUs per Ray worker if the device is cuda; with 0.25 four workers share one."""
     ray_address: str | None = None
-    """Address of a running Ray cluster; by default that of RAY_ADDRESS, and without it one is started on this machine."""
+    """Address of a running Ray cluster; by default that of RAY_ADDRESS, and without it a cluster is started on this machine."""
     device: str = "cpu"
-    """Where the model runs: cpu, or cuda (with Ray: `gpus` of them per worker)."""
+    """Device of the model: cpu, or cuda (with Ray: `gpus` of them per worker)."""
     examples: int = 2
-    """First sequences that become pages linked from the report."""
+    """Number of first sequences that get a page linked from the report."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("model", "data", "out"):  # `Path` is as good as its name
+        for name in ("model", "data", "out"):  # a `Path` is replaced by its string
             if isinstance(getattr(self, name), os.PathLike):
                 object.__setattr__(self, name, os.fspath(getattr(self, name)))
         bytes_of(self.max_memory)
@@ -222,27 +227,27 @@ class Config(Options):
             ) from error
 
     def check_out(self) -> None:
-        """See whether the run's folder can be made, before anything is loaded.
+        """Check that the run's folder can be created, before anything is loaded.
 
         Raises:
-            InputError: if it is a file, or in a folder that is none or that may not be written to.
+            InputError: if it is empty or a file, or its nearest existing parent is not a writable folder.
         """
         if not self.out:
-            raise InputError("out='': give a folder.")
+            raise InputError("out='': expected a folder.")
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"out={self.out!r} is a file; give a folder.")
+            raise InputError(f"out={self.out!r} is a file; expected a folder.")
         nearest = next(path for path in (self.folder.absolute(), *self.folder.absolute().parents) if path.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-            raise InputError(f"out={self.out!r}: nothing can be written to {nearest}; give another folder.")
+            raise InputError(f"out={self.out!r}: {nearest} is not a writable folder. Use another folder.")
 
     @property
     def source(self) -> str:
-        """The data's name in messages and reports; bytes outside UTF-8 as numbers."""
+        """Name of the data in messages and reports; bytes that are not UTF-8 are escaped."""
         if not isinstance(self.data, str):
             return f"{type(self.data).__name__} of {len(self.data)} rows"
         return os.fsencode(self.data).decode("utf-8", "backslashreplace")
 
     @property
     def folder(self) -> Path:
-        """The run's folder."""
+        """Folder of the run."""
         return Path(self.out).expanduser()

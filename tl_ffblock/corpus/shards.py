@@ -1,7 +1,7 @@
-"""The corpus cut into shards, read three times: to count it, to digest it, and to compute with it.
+"""The corpus in shards. It is read three times: to count the texts, to compute digests, and to compute with them.
 
-Nothing but the numbers of the chosen texts and a digest per shard is kept, so that the memory of a run does not grow with
-its texts. What is computed with is what was digested: a corpus that changed in between is refused.
+Only the numbers of the chosen texts and one digest per shard are held in memory, which therefore does not grow with the texts.
+A corpus that changes between the second and the third reading raises an error.
 """
 
 import hashlib
@@ -17,52 +17,52 @@ from tl_ffblock.corpus.texts import CorpusText, Problem, read_texts
 from tl_ffblock.errors import InputError
 
 KEPT_PROBLEMS = 100
-"""Problems of reading that are told one by one; more are counted."""
+"""Largest number of reading problems that are listed; all are counted."""
 LEAST_UNREADABLE = 10
-"""Rows that cannot be read at which their share counts."""
+"""Number of unreadable rows from which on their fraction can end the run."""
 WORDS_A_TOKEN = 0.7
-"""Words of a split piece for each token allowed: English text has 1.1 to 1.4 tokens a word."""
+"""Words of a split piece per allowed token: English text has 1.1 to 1.4 tokens per word."""
 
 
 @dataclass(frozen=True)
 class Shards:
-    """Which texts a run reads, and in which shard each is."""
+    """Texts that a run reads, by shard."""
 
     config: Config
     chosen: Int[np.ndarray, " text"]
     """Numbers of the chosen texts among those read, ascending."""
     digest: str
-    """Of the chosen texts."""
+    """Digest of the chosen texts."""
     digests: tuple[bytes, ...]
-    """Of each shard's."""
+    """Digest of each shard's texts."""
     problems: tuple[Problem, ...]
     """The first unreadable lines."""
     unreadable: int
-    """How many there are."""
+    """Number of unreadable lines."""
 
     @property
     def numbers(self) -> range:
-        """The shards."""
+        """Numbers of the shards."""
         return range(len(self.digests))
 
     def size(self, shard: int) -> int:
-        """Count the texts of a shard: as many as all others have, and in the last one the remainder."""
+        """Number of texts in a shard: `shard_size`, in the last shard the remainder."""
         return len(self.chosen[shard * self.config.shard_size :][: self.config.shard_size])
 
     def whole_shards_of(self, n_texts: int, digest: str) -> int | None:
-        """Count the shards of a run over this run's first texts that are this run's too; None if its texts are others.
+        """Number of shards shared with a run over this run's first texts; None if its texts are not these.
 
-        They hold the same texts under the same numbers: all full shards, and where no text is added the last one too.
+        Shared shards have the same texts under the same numbers: all full shards, and the last one too if no text is added.
         """
         if n_texts > len(self.chosen) or _digests(self.config, self.chosen[:n_texts])[0] != digest:
             return None
         return len(self.digests) if n_texts == len(self.chosen) else n_texts // self.config.shard_size
 
     def texts(self, wanted: set[int]) -> Iterator[tuple[int, list[CorpusText]]]:
-        """Read the wanted shards' texts, in order.
+        """Texts of the wanted shards, in order.
 
         Raises:
-            InputError: at the first of them whose texts are no longer those that were digested.
+            InputError: at the first shard whose texts have changed since their digest was computed.
         """
         left = sorted(wanted)
         for shard, texts in enumerate(_shards(self.config, self.chosen)):
@@ -73,16 +73,16 @@ class Shards:
                 yield shard, texts
         if left:
             raise InputError(
-                f"data={self.config.source!r} was changed while this run read it: the texts of shard {left[0]} are no longer those "
-                "of its beginning. Shards that are finished are right; put the data back and start again, or use another folder."
+                f"data={self.config.source!r} changed while this run read it: the texts of shard {left[0]} are no longer those "
+                "at its start. Finished shards are valid. Restore the data and start again, or use another folder."
             )
 
 
 def cut_into_shards(config: Config) -> Shards:
-    """Read the data once, and choose.
+    """Shards of the data, after the first reading and the choice of texts.
 
     Raises:
-        InputError: if there is nothing to read.
+        InputError: if the data has no text, or too many rows are unreadable.
     """
     problems, unreadable, n_read, usable = list[Problem](), 0, 0, 0
     for item in read_texts(config):
@@ -95,11 +95,11 @@ def cut_into_shards(config: Config) -> Shards:
     why = f" ({unreadable} lines cannot be read; {problems[0].where} {problems[0].why})" if problems else ""
     if unreadable >= LEAST_UNREADABLE and unreadable > config.unreadable * (unreadable + n_read):
         raise InputError(
-            f"data={config.source!r}: more than {config.unreadable:.0%} of its rows cannot be read{why}. Repair it, or let more be left "
-            "out with unreadable."
+            f"data={config.source!r}: more than {config.unreadable:.0%} of its rows cannot be read{why}. Repair the data, or raise "
+            "unreadable."
         )
     if not usable:
-        raise InputError(f"data={config.source!r} holds no text to read{why}.")
+        raise InputError(f"data={config.source!r} has no text to read{why}.")
     chosen = np.arange(usable)
     if config.limit is not None and config.limit < usable:
         random = np.random.default_rng(config.seed)
@@ -131,7 +131,7 @@ def _shards(config: Config, chosen: Int[np.ndarray, " text"]) -> Iterator[list[C
 
 
 def _pieces(config: Config, text: CorpusText) -> list[CorpusText]:
-    """The text, its consecutive pieces, or nothing where it has too few words."""
+    """The text, or its consecutive pieces; empty if it has too few words."""
     words = text.text.split()
     if len(words) < config.min_words:
         return []

@@ -1,4 +1,4 @@
-"""Statistics that merge: of samples, of token pairs, and the best of a stream; dataclasses of arrays that a shard keeps."""
+"""Mergeable statistics, as dataclasses of arrays in a shard: moments of samples, sums over token pairs, top items of a stream."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,42 +9,42 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 MERGED_AT_A_TIME = 1_000_000
-"""Entries of all shards that are merged at a time, about."""
+"""Approximate number of entries, over all shards, that are merged at a time."""
 _SHIFT = 32
 _Kept = TypeVar("_Kept", bound="Kept")
 
 
 @runtime_checkable
 class ShardArrays(Protocol):
-    """The arrays of a shard by name, as a whole or some rows of one."""
+    """Arrays of a shard by name, whole or by rows."""
 
     def __getitem__(self, name: str) -> np.ndarray: ...
 
     def __contains__(self, name: str) -> bool: ...
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read the rows from `start` to before `stop` of an array."""
+        """Rows from `start` to before `stop` of an array."""
 
 
 class Kept:
-    """Base of dataclasses of arrays that a shard keeps, each under a prefix and the name of its field."""
+    """Base of dataclasses of arrays that a shard stores, each under a prefix and the name of its field."""
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
-        """Name the arrays as a shard keeps them."""
+        """The arrays by their names in a shard."""
         return {f"{prefix}{field.name}": getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @classmethod
     def read(cls: type[_Kept], shard: ShardArrays, prefix: str = "") -> _Kept:
-        """Read what `arrays` named so."""
+        """The dataclass from the arrays of a shard, named as by `arrays`."""
         return cls(*(shard[f"{prefix}{field.name}"] for field in fields(cls)))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Moments(Kept):
-    """Count, mean and spread of samples of one shape, cell by cell, in one pass.
+    """Count, mean and squared deviations of samples of one shape, per cell, in one pass.
 
-    The pairwise update of Chan, Golub and LeVeque 1979 ("Updating formulae and a pairwise algorithm for
-    computing sample variances", eq. 2.1): merging in the same order gives the same bits. NaN counts in no cell.
+    The pairwise update of Chan, Golub and LeVeque 1979 ("Updating formulae and a pairwise algorithm for computing sample
+    variances", eq. 2.1). Merging in the same order gives the same bits. NaN is not counted in its cell.
     """
 
     count: Int[np.ndarray, "*cells"]
@@ -54,7 +54,7 @@ class Moments(Kept):
 
     @classmethod
     def of(cls, samples: Shaped[np.ndarray, "sample ..."]) -> "Moments":
-        """Count numbers or truth values along the first axis."""
+        """Moments of numbers or booleans along the first axis."""
         values = np.asarray(samples, dtype=np.float64)
         known = ~np.isnan(values)
         count = known.sum(axis=0)
@@ -63,7 +63,7 @@ class Moments(Kept):
         return cls(np.asarray(count, dtype=np.int64), np.asarray(mean), np.asarray(squares.sum(axis=0)))
 
     def merge(self, other: "Moments") -> "Moments":
-        """Give the statistics of both sets of samples together."""
+        """Moments of both sets of samples together."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
         gap = other.mean - self.mean
@@ -72,18 +72,18 @@ class Moments(Kept):
 
     @property
     def value(self) -> Float[np.ndarray, "*cells"]:
-        """The mean; NaN where nothing was counted."""
+        """The mean; NaN for a count of zero."""
         return np.where(self.count > 0, self.mean, np.nan)
 
     @property
     def deviation(self) -> Float[np.ndarray, "*cells"]:
-        """Standard deviation of the samples (n - 1); NaN below two."""
+        """Standard deviation of the samples (n - 1); NaN for fewer than two."""
         spread = self.squares / np.maximum(self.count - 1, 1)
         return np.where(self.count > 1, np.sqrt(spread), np.nan)
 
 
 def merged(moments: Iterable[Moments]) -> Moments:
-    """Merge all of them, in order."""
+    """Moments of all sets together, merged in order."""
     return reduce(Moments.merge, moments)
 
 
@@ -91,16 +91,16 @@ def merged(moments: Iterable[Moments]) -> Moments:
 class PairSums(Kept):
     """Sums over all occurrences of pairs of vocabulary entries, one row per pair, sorted by key.
 
-    A key is the pair as one integer, `query << 32 | key`, which `pair_keys` makes and `split_keys` takes apart.
+    A key is the pair as one integer, `query << 32 | key`; see `pair_keys` and `split_keys`.
     """
 
     keys: Int[np.ndarray, " pair"]
     count: Int[np.ndarray, " pair"]
-    """Occurrences."""
+    """Number of occurrences."""
     kinds: Int[np.ndarray, "pair kind"]
-    """Occurrences of each kind."""
+    """Number of occurrences of each kind."""
     total: Float[np.ndarray, "pair layer"]
-    """Sum of a quantity over occurrences."""
+    """Sum of the quantity over occurrences."""
 
     @property
     def mean(self) -> Float[np.ndarray, "pair layer"]:
@@ -108,22 +108,22 @@ class PairSums(Kept):
         return self.total / self.count[:, None]
 
     def where(self, keep: Bool[np.ndarray, " pair"]) -> "PairSums":
-        """Keep some of the pairs."""
+        """The sums of some of the pairs."""
         return PairSums(*(array[keep] for array in self.arrays().values()))
 
 
 def pair_keys(query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
-    """Make one integer of each pair of vocabulary entries."""
+    """One integer per pair of vocabulary entries."""
     return (query.astype(np.int64) << _SHIFT) | key.astype(np.int64)
 
 
 def split_keys(keys: Int[np.ndarray, " pair"]) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-    """Take queries and keys out of what `pair_keys` made."""
+    """Queries and keys of the integers of `pair_keys`."""
     return keys >> _SHIFT, keys & ((1 << _SHIFT) - 1)
 
 
 def add_up(sets: Sequence[PairSums]) -> PairSums:
-    """Sum over several sets of pairs, in order; a pair may come several times in one set."""
+    """Sum of several sets of pairs, in order; a pair may occur several times in one set."""
     keys, row = np.unique(np.concatenate([pairs.keys for pairs in sets]), return_inverse=True)
 
     def sums(name: str) -> Shaped[np.ndarray, "pair ..."]:
@@ -138,15 +138,15 @@ def add_up(sets: Sequence[PairSums]) -> PairSums:
 def merge_ranges(
     shards: Sequence[ShardArrays], prefix: str, *, at_a_time: int = MERGED_AT_A_TIME
 ) -> Iterator[PairSums]:
-    """Merge all pairs of all shards, in ascending ranges of keys, so that memory stays bounded.
+    """Sums of all pairs of all shards, in ascending ranges of keys, so that memory stays bounded.
 
-    A shard keeps its pairs sorted; the same range of keys is read from every shard, so each pair is met exactly once. The
-    cuts between ranges are quantiles of every hundredth key, so that each range holds about as many entries.
+    A shard stores its pairs sorted. The same range of keys is read from every shard, so each pair is in exactly one range. The
+    cuts between ranges are quantiles of every hundredth key, so that the ranges have about equally many entries.
 
     Args:
-        shards: Whose arrays are `PairSums.arrays` under a prefix.
-        prefix: Before the names of the arrays.
-        at_a_time: Entries of all shards in one range, about.
+        shards: Shards whose arrays are `PairSums.arrays` under a prefix.
+        prefix: Prefix of the arrays' names.
+        at_a_time: Approximate number of entries of all shards in one range.
     """
     keys = [shard[f"{prefix}keys"] for shard in shards]
     ranges = max(1, sum(map(len, keys)) // at_a_time)
@@ -165,26 +165,26 @@ def merge_ranges(
 
 @dataclass(frozen=True)
 class Best:
-    """The items of one cell, best first."""
+    """Items of one cell, best first."""
 
     scores: Float[np.ndarray, " item"]
     keys: Int[np.ndarray, " item"]
     columns: Mapping[str, np.ndarray]
-    """What was offered with them, one row per item."""
+    """Further columns, one row per item."""
 
     def with_others(self, more: "Best") -> "Best":
-        """All items of both."""
+        """All items of both, unsorted."""
         columns = {name: np.concatenate([rows, more.columns[name]]) for name, rows in self.columns.items()}
         return Best(np.concatenate([self.scores, more.scores]), np.concatenate([self.keys, more.keys]), columns)
 
 
 class Top:
-    """Keeps the `size` highest positive scores of every cell, such as a layer; ties go to the smaller key."""
+    """The `size` highest positive scores of every cell, such as a layer; the smaller key wins a tie."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self.cells: tuple[Best, ...] = ()
-        """The best of every cell; none before the first offer."""
+        """Top items of every cell; empty before the first offer."""
 
     def offer(
         self,
@@ -192,12 +192,12 @@ class Top:
         keys: Int[np.ndarray, " item"],
         columns: Mapping[str, np.ndarray],
     ) -> None:
-        """Take those items that are better than what is kept.
+        """Add the items that are better than the current ones.
 
         Args:
-            scores: Of each item in each cell.
-            keys: Distinct names of the items, over all offers.
-            columns: What is kept with the items, one row per item.
+            scores: Score of each item in each cell.
+            keys: Unique numbers of the items, over all offers.
+            columns: Further columns to store, one row per item.
         """
         offered = [Best(column, keys, columns) for column in scores.T]
         if self.cells:

@@ -1,11 +1,11 @@
-"""A run's folder: shards under checksums, one process a shard, the fingerprint of what its numbers depend on.
+"""Folder of a study run: shards with checksums, one process per shard, and the fingerprint of all inputs.
 
-1. `run.json` holds the fingerprint. It is written once, under a lock; a run of another one is refused.
-   A run that only has more texts after the same first ones takes the folder over: it keeps the full shards.
-2. A shard is written under a temporary name, flushed to the disk and renamed to a name that carries its
-   digest: it is there as a whole or not at all, and a file whose bytes do not match its name is damaged.
-   Inside it names its run, its number and its texts: a shard of another run, or under another number, is refused.
-3. Whoever computes a shard holds its lock, which the kernel frees when the process dies.
+1. `run.json` holds the fingerprint. It is written once, under a lock; a run with another fingerprint raises an error. A run
+   that only has more texts after the same first ones may extend it, and keeps the full shards.
+2. A shard is written under a temporary name, flushed to disk and renamed to a name with its digest. So it is stored completely
+   or not at all. A file whose bytes do not match its name is damaged. Its metadata identify the run, the shard's number and its
+   texts; a shard of another run, or under another number, raises an error.
+3. A process that computes a shard holds its lock, which the kernel releases when the process dies.
 """
 
 import hashlib
@@ -46,19 +46,19 @@ NOT_IN_FINGERPRINT = (
     "examples",
     "unreadable",
 )
-"""Fields of a config that may differ when a run is continued: where it is computed, and names of what has a digest of its own."""
+"""Fields of a config that may change when a run is continued: where it is computed, and names of inputs that have a digest."""
 GROWS = {"config.limit", "data", "data.sequences"}
-"""Entries of a fingerprint that may differ where a run is extended."""
+"""Entries of a fingerprint that may change when a run is extended."""
 _NAME = re.compile(rf"shard-(\d{{6,}})\.([0-9a-f]{{{DIGITS}}})\.safetensors")
 
 
 def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards: Shards) -> dict[str, Any]:
-    """Give settings, digests of weights and data, and versions: what a shard's numbers follow from.
+    """Settings, digests of weights and data, and versions, which determine a shard's results.
 
     Args:
         config: The run.
         specs: Its studies, whose options are settings too.
-        weights: Digest of those that the studies read.
+        weights: Digest of the weights that the studies use.
         shards: The corpus.
     """
     settings = {f"config.{name}": value for name, value in vars(config).items() if name not in NOT_IN_FINGERPRINT}
@@ -74,17 +74,20 @@ def fingerprint(config: Config, specs: Sequence[StudySpec], weights: str, shards
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries that numbers depend on."""
+    """Versions of the libraries that results depend on."""
     held = {"torch": str(torch.__version__), "transformer_lens": version("transformer-lens")}
     return {"tl_ffblock": __version__, **held}
 
 
 class ForeignFolderError(InputError):
-    """The folder holds a run of other settings, weights or data."""
+    """The folder has a run of other settings, weights or data."""
 
 
 class StoredShard:
-    """One finished shard; arrays are read when asked for. Between reads the file is closed: a process can hold some 65,000 open."""
+    """One finished shard; its arrays are read at each access.
+
+    The file is closed between reads, since a process can have only some 65,000 files open.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,7 +106,7 @@ class StoredShard:
             return name in file.keys()  # noqa: SIM118  # not a dictionary
 
     def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read some rows of an array."""
+        """Rows from `start` to before `stop` of an array."""
         with self._open() as file:
             return file.get_slice(name)[start:stop]
 
@@ -112,7 +115,7 @@ class StoredShard:
 
 
 class Store:
-    """The folder of one run."""
+    """Folder of one study run."""
 
     def __init__(
         self,
@@ -121,18 +124,18 @@ class Store:
         whole_shards_of: Callable[[int, str], int | None] = lambda _, __: None,
         digests: Sequence[bytes] = (),
     ) -> None:
-        """Open a folder, or make it.
+        """Open the folder, or create it.
 
         Args:
-            folder: Of the run.
-            fingerprint: What its numbers depend on.
-            whole_shards_of: How many shards of a run over so many texts of such a digest are this run's too, see
-                `Shards.whole_shards_of`; by default none, and no run is extended.
-            digests: Of each shard's texts.
+            folder: Folder of the run.
+            fingerprint: All inputs of the run.
+            whole_shards_of: Number of shared shards with a run over so many texts of such a digest, see
+                `Shards.whole_shards_of`; by default none, and no run can be extended.
+            digests: Digest of each shard's texts.
 
         Raises:
-            InputError: if the folder cannot be made.
-            ForeignFolderError: if it holds another run, with what differs.
+            InputError: if the folder cannot be created, or does not support locks.
+            ForeignFolderError: if it has another run, with the differences.
         """
         self.folder = folder
         self.shards = folder / "shards"
@@ -141,10 +144,10 @@ class Store:
             try:
                 path.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise InputError(f"the folder {path} cannot be made: {error.strerror}; give another out.") from error
+                raise InputError(f"the folder {path} cannot be created: {error.strerror}. Use another out.") from error
         self._check_locks()
         self.damaged: list[str] = []
-        """Shards whose bytes did not match their names: removed, to be redone."""
+        """Shards whose bytes did not match their names; they are removed and computed again."""
         self._fingerprint = json.loads(json.dumps(fingerprint))
         self._digests = digests
         with self.lock("run"):
@@ -153,31 +156,35 @@ class Store:
                 if before != self._fingerprint:
                     self._extend(before, whole_shards_of)
             elif any(self.shards.glob("shard-*")):
-                raise ForeignFolderError(f"{folder} holds shards but no run.json; use another folder.")
+                raise ForeignFolderError(f"{folder} has shards but no run.json. Use another folder.")
             else:
                 self._write_fingerprint()
 
     def lock(self, name: str) -> FileLock:
-        """A lock among processes; this one may take it again where a disk did not let it be given back."""
+        """Lock among processes; the same process may acquire it again, in case a disk error prevented its release."""
         return FileLock(self.locks / f"{name}.lock", is_singleton=True)
 
     def _check_locks(self) -> None:
-        """Refuse a file system without locks before the work.
+        """Check that the file system supports locks, before the work starts.
 
         Raises:
-            InputError: naming the folder.
+            InputError: if it does not, with the folder.
         """
         try:
             with self.lock("check"):
                 pass
         except OSError as error:
             raise InputError(
-                f"no file in {self.locks} can be locked ({error.strerror}), as some network file systems have it; give another out."
+                f"files in {self.locks} cannot be locked ({error.strerror}), as on some network file systems. Use another out."
             ) from error
 
     @contextmanager
     def claim(self, shard: int) -> Iterator[bool]:
-        """Whether this process may compute a shard: nobody else is at it, and it is not done."""
+        """Context: whether this process may compute a shard, which no other process computes and which is not finished.
+
+        Raises:
+            ForeignFolderError: if another process extended the run.
+        """
         try:
             held = self.lock(f"shard-{shard:06d}").acquire(timeout=0)
         except Timeout:
@@ -188,23 +195,31 @@ class Store:
             yield not self._files(shard)
 
     def write(self, shard: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any]) -> None:
-        """Keep a shard; all of it or nothing."""
+        """Write a shard, completely or not at all.
+
+        Raises:
+            OSError: if it cannot be written.
+        """
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         data = save(contiguous, metadata={"mark": self._mark(shard), "meta": json.dumps(meta, sort_keys=True)})
         name = f"shard-{shard:06d}.{hashlib.sha256(data).hexdigest()[:DIGITS]}.safetensors"
         write_atomically(self.shards / name, data)
 
     def done(self) -> set[int]:
-        """Shards that are there."""
+        """Numbers of the shards that have a file."""
         return set(self._listed())
 
     def verify(self) -> set[int]:
-        """Shards that are there and whole; damaged ones are removed and noted in `damaged`."""
+        """Numbers of the undamaged shards; damaged ones are removed and noted in `damaged`.
+
+        Raises:
+            ForeignFolderError: if a file is not a shard of this run.
+        """
         for shard, paths in sorted(self._listed().items()):
             with self.lock(f"shard-{shard:06d}"):
                 for path in paths:
                     if not os.path.lexists(path):
-                        continue  # removed meanwhile by another process
+                        continue  # removed by another process
                     if not path.is_file():
                         raise self._foreign(path, shard)
                     with path.open("rb") as file:
@@ -217,7 +232,7 @@ class Store:
         return self.done()
 
     def read(self, shards: Iterable[int]) -> list[StoredShard]:
-        """Finished shards.
+        """Finished shards of these numbers.
 
         Raises:
             ForeignFolderError: if a file is a shard of another run, of other texts, or has another number.
@@ -236,12 +251,12 @@ class Store:
 
     def _foreign(self, path: Path, shard: int) -> ForeignFolderError:
         return ForeignFolderError(
-            f"{path} is not shard {shard} of this run: it was put there from another run, or renamed. Move it away and run the same "
+            f"{path} is not shard {shard} of this run: it comes from another run, or was renamed. Move it away and run the same "
             "command again."
         )
 
     def _listed(self) -> dict[int, list[Path]]:
-        """The files of all shards; the folder is read once."""
+        """Files of all shards by number; the folder is read once."""
         listed: dict[int, list[Path]] = {}
         for path in sorted(self.shards.iterdir()):
             if match := _NAME.fullmatch(path.name):
@@ -249,7 +264,7 @@ class Store:
         return listed
 
     def _mark(self, shard: int) -> str:
-        """Of what a shard's numbers follow from: settings, weights, versions, its number, its texts."""
+        """Digest of all inputs of a shard: settings, weights, versions, its number and its texts."""
         own = {name: value for name, value in self._fingerprint.items() if name not in GROWS}
         texts = b"".join(self._digests[shard : shard + 1])
         return hashlib.sha256(json.dumps([own, shard], sort_keys=True).encode() + texts).hexdigest()
@@ -259,16 +274,20 @@ class Store:
             return [Path(entry.path) for entry in entries if entry.name.startswith(f"shard-{shard:06d}.")]
 
     def check_mine(self) -> None:
-        """Hold the folder against this run: another process may have extended it meanwhile.
+        """Check that the folder is still this run's: another process may have extended it.
 
         Raises:
             ForeignFolderError: if it is another run's now.
         """
         if self._stored_fingerprint() != self._fingerprint:
-            raise ForeignFolderError(f"{self.folder} was extended by another process; this run ends here.")
+            raise ForeignFolderError(f"{self.folder} was extended by another process, so this run stops.")
 
     def _extend(self, before: dict[str, Any], whole_shards_of: Callable[[int, str], int | None]) -> None:
-        """Take a run's folder over, but for its last shard where that is not full: it gets more texts."""
+        """Extend the stored run by more texts. Its last shard is removed unless it is full, since it gets more texts.
+
+        Raises:
+            ForeignFolderError: if this run does not only add texts after the same first ones.
+        """
         now = self._fingerprint
         changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         grows = set(changed) <= GROWS
@@ -278,12 +297,16 @@ class Store:
             differences = [f"{name} was {_short(before.get(name))}, is {_short(now.get(name))}" for name in changed]
             random = grows and before.get("config.sample") == "random"
             raise ForeignFolderError(
-                f"{self.folder} holds a run of other settings: {'; '.join(differences)}. Use "
+                f"{self.folder} has a run of other settings: {'; '.join(differences)}. Use "
                 "another folder, or the settings of that run to continue it."
-                + (" Random samples of two sizes share no shards: such a run cannot be extended." if random else "")
+                + (
+                    " Random samples of different sizes share no shards, so such a run cannot be extended."
+                    if random
+                    else ""
+                )
             )
-        # Under the shard's lock nobody writes it between its removal and the new fingerprint, and a process of the
-        # smaller run that gets the lock later finds that fingerprint.
+        # No process can write the shard between its removal and the new fingerprint, since this one holds its lock. A process
+        # of the smaller run that gets the lock later finds the new fingerprint.
         with self.lock(f"shard-{kept:06d}"):
             for path in self._files(kept):
                 path.unlink()
@@ -297,7 +320,7 @@ class Store:
             raise ForeignFolderError(f"{error} Use another folder.") from error
         found = held.get("fingerprint") if isinstance(held, dict) else None
         if not isinstance(found, dict):
-            raise ForeignFolderError(f"{path} holds no fingerprint of a run; use another folder.")
+            raise ForeignFolderError(f"{path} has no fingerprint of a run. Use another folder.")
         return found
 
     def _write_fingerprint(self) -> None:

@@ -1,8 +1,8 @@
-"""What every study does: measure one sequence, sum up a shard, merge shards into tables and figures.
+"""Base classes of studies: measure one sequence, summarise a shard, merge shards into tables and figures.
 
-A study is a class and, beside it in the same file, a frozen dataclass of its options. A run is given `StudySpec`s: where the
-class is, and options. Such a spec travels to other machines, where the study is built once more. The model runs when a
-study first asks for maps or vectors, once for a batch; what it gave serves every study of the run.
+A study is a class; its options are a frozen dataclass in the same file. A run takes `StudySpec`s: the import path of the class,
+and options. A spec can be sent to other machines, which build the study from it. The forward pass of a batch is run when a
+study first asks for maps or vectors, and serves all studies of the run.
 """
 
 import hashlib
@@ -55,26 +55,26 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 Tables: TypeAlias = dict[str, pd.DataFrame]
 Figures: TypeAlias = "dict[str, Figure]"
 PageWriter: TypeAlias = Callable[[Model, TokenisedText, Path], None]
-"""Writes a page about one sequence to a file."""
+"""Function that writes a page about one sequence to a file."""
 
 EXAMPLE_TOKENS = 32
-"""Tokens of an example at most: what the page draws fast and a reader takes in."""
+"""Largest number of tokens of an example page, for speed and legibility."""
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The model of a run, as far as tables need it."""
+    """Properties of the run's model that tables need."""
 
     name: str
     order: Order
     causal: bool
     n_layers: int
     label: Callable[[int], str]
-    """A token id as text."""
+    """Text of a token id."""
 
     @classmethod
     def of(cls, model: Model) -> "ModelFacts":
-        """Read them from a model."""
+        """The facts of a model."""
         return cls(
             name=model.name,
             order=model.family.order,
@@ -85,25 +85,29 @@ class ModelFacts:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of a layer that change a map."""
+        """Steps of a layer that change a map."""
         return tuple(step for step in STEPS[self.order] if step.before is not None)
 
     @property
     def feed_forward(self) -> Step:
-        """The step of the feed-forward that starts from a map."""
+        """The feed-forward step whose input is a map.
+
+        Raises:
+            UnsupportedModelError: if the order has none.
+        """
         for step in self.steps:
             if step.component == "FF":
                 return step
-        raise UnsupportedModelError(f"a {self.order} model has no feed-forward block, which this study is about.")
+        raise UnsupportedModelError(f"a {self.order} model has no feed-forward block, which this study needs.")
 
 
 class ObservedBatch:
-    """Sequences that run through the model together, when their maps or records are first asked for.
+    """Sequences of one forward pass, which is run when their maps or records are first asked for.
 
     Args:
-        model: What runs.
-        batch: Their tokens.
-        scopes: Of maps that may be asked for.
+        model: The model.
+        batch: Tokens of the sequences.
+        scopes: Scopes of the maps.
     """
 
     def __init__(self, model: Model, batch: Batch, scopes: tuple[str, ...]) -> None:
@@ -112,19 +116,19 @@ class ObservedBatch:
 
     @cached_property
     def _layers(self) -> list[Mapping[int, LayerRecord]]:
-        """Every layer of the batch; a sequence's is cut out when it is asked for."""
+        """Records of every layer of the batch, by sequence."""
         layers: list[Mapping[int, LayerRecord]] = []
         self._run.deliver(layers.append)
         return layers
 
     @cached_property
     def records(self) -> list[tuple[LayerRecord, ...]]:
-        """Every layer of each sequence, without padding."""
+        """Records of every layer, without padding, for each sequence."""
         return list(zip(*(layer.values() for layer in self._layers), strict=True))
 
     @cached_property
     def maps(self) -> list[ContributionMaps]:
-        """Of each sequence, at the scopes that the run's studies ask for."""
+        """Contribution maps of each sequence, at the scopes that the run's studies need."""
         tables = MapTables(self._run, self._scopes)
         with torch.no_grad():
             for layer in self._layers:
@@ -134,40 +138,40 @@ class ObservedBatch:
 
 @dataclass(frozen=True)
 class Observation:
-    """One sequence of a run, as a study sees it: tokens, maps, and the model's own vectors."""
+    """One sequence of a run, with its tokens, maps and layer records."""
 
     model: Model
     tokenised: TokenisedText
     batch: ObservedBatch
     index: int
-    """Place in the batch."""
+    """Index in the batch."""
 
     @property
     def tokens(self) -> Int[Tensor, " pos"]:
-        """What the model reads."""
+        """Input ids of the model, masks included."""
         return self.tokenised.tensor
 
     @property
     def maps(self) -> ContributionMaps:
-        """Of the scopes that the run's studies ask for."""
+        """Contribution maps at the scopes that the run's studies need."""
         return self.batch.maps[self.index]
 
     @property
     def records(self) -> tuple[LayerRecord, ...]:
-        """Every layer, this sequence alone."""
+        """Layer records of this sequence, one per layer."""
         return self.batch.records[self.index]
 
 
 def observe(
     model: Model, texts: Sequence[TokenisedText], scopes: tuple[str, ...], batch: Batch | None = None
 ) -> Iterator[Observation]:
-    """Observe a batch, sequence by sequence.
+    """Observations of a batch, one per sequence.
 
     Args:
-        model: What runs.
+        model: The model.
         texts: The sequences.
-        scopes: Those of the maps that may be asked for.
-        batch: Their tokens as they run; None pads them.
+        scopes: Scopes of the maps.
+        batch: Their tokens as a batch; None pads them.
     """
     given = padded(model, [tokenised.tensor for tokenised in texts]) if batch is None else batch
     observed = ObservedBatch(model, given, scopes)
@@ -175,7 +179,7 @@ def observe(
 
 
 def write_maps(model: Model, tokenised: TokenisedText, file: Path) -> None:
-    """Write the page of the maps of a sequence's first tokens."""
+    """Write a page with the maps of a sequence's first tokens."""
     maps: Any = contribution_maps(model, torch.as_tensor(tokenised.ids[:EXAMPLE_TOKENS]))
     maps.to_html(file)
 
@@ -184,23 +188,23 @@ class Study(ABC):
     """One study of one run."""
 
     name: ClassVar[str]
-    """What it is called on the command line and in the names of its tables."""
+    """Name on the command line and in the names of its tables."""
     title: ClassVar[str]
-    """What it is about, in words for the head of a report."""
+    """Title in reports and help texts."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Packages it needs beyond those that every run needs; asked for before the work."""
+    """Packages that it needs in addition to those of every run; checked before the work starts."""
     alone: ClassVar[bool] = False
-    """Whether texts run one by one by default: a study that ranks positions needs the same numbers, to the bit, of the same prefix."""
+    """Whether texts run one by one by default. A study that ranks positions needs bitwise equal numbers for equal prefixes."""
     reads_head: ClassVar[bool] = False
-    """Whether its numbers depend on modules after the last layer, such as the unembedding."""
+    """Whether its results depend on modules after the last layer, such as the unembedding."""
     masked: ClassVar[float] = PAPER_MASKED
-    """Share of the tokens that a masked language model reads as mask tokens, where the config does not say."""
+    """Fraction of the tokens that a masked language model reads as mask tokens, if the config has none."""
     captions: ClassVar[Mapping[str, str]] = {}
-    """What a figure shows, by its name."""
+    """Captions of its figures, by name."""
     pages: ClassVar[Mapping[str, PageWriter]] = {"maps": write_maps}
-    """Pages made of the first sequences, by the folder they go to; studies that share a kind of page share its files."""
+    """Writers of pages about the first sequences, by folder; studies with the same kind of page share its files."""
     options: Any
-    """An instance of its dataclass of options, which a study annotates here; None for a study without any."""
+    """Instance of its dataclass of options, which a study annotates here; None for a study without options."""
 
     def __init__(self, config: Config, facts: ModelFacts, options: object = None) -> None:
         self.config = config
@@ -208,50 +212,50 @@ class Study(ABC):
         self.options = options
 
     def scopes(self) -> tuple[str, ...]:
-        """Name the scopes whose maps it reads."""
+        """Scopes whose maps the study reads."""
         return ()
 
     @abstractmethod
     def measure(self, observed: Observation) -> Any:
-        """Give what one sequence adds; leave no trace, since another study may fail on the sequence."""
+        """Measurement of one sequence. It must have no side effects, since another study may fail on the sequence."""
 
     @abstractmethod
     def summarise(self, measured: Sequence[Any]) -> Arrays:
-        """Give what a shard keeps of its sequences (at least one), named by `array`."""
+        """Arrays that a shard stores for its sequences (at least one), named by `array`."""
 
     @abstractmethod
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
-        """Merge all shards, in order; their arrays are named `study/array`."""
+        """Tables from all shards, merged in order; their arrays are named `study/array`."""
 
     def figures(self, tables: Tables) -> Figures:
-        """Draw the tables."""
+        """Figures of the tables, by name."""
         return {}
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
-        """Say the result in a sentence or two, with figures from the tables."""
+        """The result in a sentence or two, with numbers from the tables."""
         return ()
 
     def overview(self, tables: Tables) -> Tables:
-        """Give small tables, one row per layer, for a reader of the report; the tables themselves hold everything."""
+        """Small tables for the report, one row per layer; the tables themselves contain all numbers."""
         return {}
 
     def array(self, name: str) -> str:
-        """Give an array's name in a shard."""
+        """Name of an array in a shard."""
         return f"{self.name}/{name}"
 
     def moments(self, shards: Sequence[ShardArrays], name: str) -> Moments:
-        """Merge one name's moments over all shards."""
+        """Moments of one name, merged over all shards."""
         return merged(Moments.read(shard, self.array(f"{name}.")) for shard in shards)
 
 
 class MomentsStudy(Study):
-    """A study whose sequences give moments by name."""
+    """A study whose measurements are moments by name."""
 
     @abstractmethod
     def measure(self, observed: Observation) -> dict[str, Moments]: ...
 
     def summarise(self, measured: Sequence[dict[str, Moments]]) -> Arrays:
-        """Merge the moments of all sequences."""
+        """Moments merged over all sequences, as arrays."""
         arrays: Arrays = {}
         for name in measured[0]:
             arrays |= merged(moments[name] for moments in measured).arrays(self.array(f"{name}."))
@@ -259,25 +263,25 @@ class MomentsStudy(Study):
 
 
 def table_over(axes: Mapping[str, Sequence[object]], columns: Mapping[str, Shaped[np.ndarray, "..."]]) -> pd.DataFrame:
-    """One row per combination of the axes' values, the last axis fastest; every column is an array over the axes."""
+    """Table with one row per combination of the axes' values, the last axis fastest; every column is an array over the axes."""
     rows = pd.MultiIndex.from_product(axes.values(), names=axes).to_frame(index=False)
     return rows.assign(**{name: np.ravel(values) for name, values in columns.items()})
 
 
 @dataclass(frozen=True)
 class StudySpec:
-    """A study that is to be run."""
+    """A study to run: the import path of its class, and its options."""
 
     home: str
-    """Its class, as `module:Class`."""
+    """Import path of its class, `module:Class`."""
     options: Any = None
 
     @classmethod
     def of(cls, home: str, **options: Any) -> "StudySpec":
-        """Import a study's class and set its options.
+        """Spec of a study with these options, checked.
 
         Raises:
-            InputError: if there is no such study or option, or a value that the option does not take.
+            InputError: if there is no such study or option, or an option has no such value.
         """
         study_class = cls(home).study_class
         made_of = get_type_hints(study_class)["options"]
@@ -292,7 +296,7 @@ class StudySpec:
 
     @property
     def study_class(self) -> type[Study]:
-        """The class, imported from its home.
+        """The class, imported from its path.
 
         Raises:
             InputError: if it cannot be imported, or is not a study.
@@ -305,17 +309,17 @@ class StudySpec:
         return found
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give what its numbers depend on, by name; of a study outside this package the source of its file, too."""
+        """Inputs of its results by name; for a study outside this package also a digest of its file's source."""
         name = self.study_class.name
         mark = {name: self.home} | {f"{name}.{option}": value for option, value in self.settings().items()}
         if not self.home.startswith("tl_ffblock."):
             try:
                 source = inspect.getsource(sys.modules[self.study_class.__module__])
-            except (OSError, TypeError):  # of a notebook
+            except (OSError, TypeError):  # defined in a notebook
                 return mark
             mark[f"{name}.source"] = hashlib.sha256(source.encode()).hexdigest()
         return mark
 
     def settings(self) -> dict[str, Any]:
-        """Give the options by name."""
+        """The options by name."""
         return {} if self.options is None else asdict(self.options)

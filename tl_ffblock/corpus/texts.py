@@ -1,4 +1,4 @@
-"""Data files and datasets -> texts, one at a time; what cannot be read becomes a problem, not an end."""
+"""Texts from data files and datasets, one at a time; an unreadable row becomes a `Problem` and does not end the run."""
 
 import codecs
 import csv
@@ -16,63 +16,63 @@ from tl_ffblock.errors import InputError, brief
 from tl_ffblock.files import parse_json, regular_file
 
 Span: TypeAlias = tuple[int, int]
-"""Characters from start to end of a text."""
+"""Start and end of a range of characters in a text."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A syntactic relation between two of a text's words, as a treebank has it."""
+    """A syntactic relation between two of a text's words, from a treebank."""
 
     dependent: int
-    """Index among the text's words."""
+    """Index of the dependent among the text's words."""
     head: int
-    """The same of the word it depends on; -1 for the root of a sentence."""
+    """Index of its head; -1 for the root of a sentence."""
     name: str
-    """The treebank's, with its subtype: "nsubj", "nsubj:pass"."""
+    """Name in the treebank, such as "nsubj", or with its subtype "nsubj:pass"."""
 
 
 @dataclass(frozen=True)
 class CorpusText:
-    """One text of the corpus; with its tokens it is a sequence of the run."""
+    """One text of the corpus. After tokenisation it is a sequence of the run."""
 
     text: str
     where: str
     """File and line, row or sentence, for messages."""
     document: str
-    """The article it belongs to."""
+    """Article that the text belongs to."""
     words: tuple[Span, ...] | None = None
-    """Gold words, where the data has them."""
+    """Gold words; None if the data has none."""
     groups: tuple[tuple[Span, ...], ...] = ()
-    """Words that belong together, as multi-word expressions and named entities do."""
+    """Words that belong together: multi-word expressions and named entities."""
     relations: tuple[Relation, ...] = ()
-    """Syntactic relations between its gold words, where the data has them; none between words written as one."""
+    """Syntactic relations between the gold words; empty if the data has none. Words that are written as one have none between them."""
     number: int = -1
-    """Place in the run, given when the corpus is cut into shards."""
+    """Number in the run, assigned when the corpus is divided into shards."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A line that could not be read or a sequence that failed: reported and counted, the rest goes on."""
+    """An unreadable line, or a sequence that failed; it is reported and counted, and the run continues."""
 
     where: str
     why: str
     stage: str
-    """`reading`, `tokenising` or `measuring`."""
+    """Stage of the failure: `reading`, `tokenising` or `measuring`."""
 
 
 Read: TypeAlias = Iterator[CorpusText | Problem]
 Line: TypeAlias = tuple[str, str, str]
-"""Where a line is, its text, and what is wrong with it, "" for nothing."""
+"""Place of a line, its text, and what is wrong with it ("" for nothing)."""
 
 LONGEST_LINE = 2**24
-"""Bytes of a line or a cell at most; a longer one is a problem, and is not kept in memory."""
+"""Largest number of bytes in a line or cell; a longer one is a problem and is not held in memory."""
 ROWS_AT_ONCE = 1000
 """Rows of a dataset that are decoded together."""
 LONGEST_SENTENCE = 10_000
-"""Lines of a CoNLL-U sentence at most."""
+"""Largest number of lines in a CoNLL-U sentence."""
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _LONE_RETURN = re.compile(r"\r+(?![\r\n])(?!$)")
-"""A carriage return within a line: the line end of old Macs."""
+"""A carriage return within a line: the line ending of old Macs."""
 _OTHER_FILES = {
     codecs.BOM_UTF32_LE: "UTF-32: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-32 -t UTF-8",
     codecs.BOM_UTF32_BE: "UTF-32: expected UTF-8. Save it as UTF-8, or run: iconv -f UTF-32 -t UTF-8",
@@ -84,7 +84,7 @@ _OTHER_FILES = {
     b"\x28\xb5\x2f\xfd": "compressed by zstd: unpack it first. Run: zstd -cd",
     b"PK\x03\x04": "a zip archive or a file of Excel: unpack it, or save the table as CSV. Run: unzip -p",
 }
-"""What files begin with that are not plain text, what they are, and the command that makes one of them."""
+"""First bytes of files that are not plain text, with their kind and the command that converts them."""
 _ID = re.compile("[1-9][0-9]{0,5}")
 """Number of a word in CoNLL-U."""
 
@@ -100,14 +100,14 @@ ENDINGS = {
 }
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
-"""What can be the name of a dataset on the hub, and not only a path."""
+"""Possible names of datasets on the hub; any other string can only be a path."""
 
 
 def read_texts(config: Config) -> Read:
-    """Read all texts of the data, in order.
+    """All texts of the data, in order, and problems for rows that cannot be read.
 
     Raises:
-        InputError: if there is no such file, its format cannot be told, or it is of another encoding than UTF-8.
+        InputError: if there is no such file, its format is not known, or it is not UTF-8.
     """
     kind = data_format(config)
     if kind == "text":
@@ -120,10 +120,10 @@ def read_texts(config: Config) -> Read:
 
 
 def data_format(config: Config) -> str:
-    """Tell the format of the data, without reading it.
+    """Format of the data, without reading it.
 
     Raises:
-        InputError: if there is no such file, or its format cannot be told.
+        InputError: if there is no such file, or its format is not known.
     """
     if not isinstance(config.data, str):
         return "dataset"
@@ -138,8 +138,8 @@ def data_format(config: Config) -> str:
         kind = ENDINGS.get(path.suffix.lower())
         if kind is None:
             raise InputError(
-                f"data={config.data!r}: cannot tell the format by the ending {path.suffix!r}; known are "
-                f"{', '.join(ENDINGS)}. Name it with format."
+                f"data={config.data!r}: the ending {path.suffix!r} has no known format; known are "
+                f"{', '.join(ENDINGS)}. Pass format."
             )
         return kind
     if not config.data:
@@ -150,10 +150,10 @@ def data_format(config: Config) -> str:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Every line of a file: where it is, its text, and what is wrong with it, "" for nothing.
+    """Every line of a file: its place, its text, and what is wrong with it ("" for nothing).
 
     Raises:
-        InputError: if the file begins as UTF-16, UTF-32 or a compressed file does.
+        InputError: if the first bytes are those of UTF-16, UTF-32 or a compressed file.
     """
     name = os.fsencode(path.name).decode("utf-8", "backslashreplace")
     with path.open("rb") as file:
@@ -165,7 +165,7 @@ def _lines(path: Path) -> Iterator[Line]:
             raw = file.readline(LONGEST_LINE)
             if not raw:
                 return
-            # a byte order mark is not text, also where files were joined
+            # The byte order mark is not text; joined files have one at a later line, too.
             where, text = f"{name}:{number}", raw.decode("utf-8-sig", "surrogateescape")
             wrong = _wrong(text)
             while len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
@@ -174,7 +174,7 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _plain_lines(path: Path) -> Iterator[Line]:
-    """The same of files in which a carriage return cannot be part of a text."""
+    """The same, for files in which a carriage return cannot be part of a text."""
     for where, text, wrong in _lines(path):
         found = None if wrong else _LONE_RETURN.search(text)
         yield (
@@ -187,7 +187,7 @@ def _plain_lines(path: Path) -> Iterator[Line]:
 
 
 def _wrong(text: str) -> str:
-    """What a text holds other than text, "" for nothing."""
+    """Description of characters that cannot be part of a text; empty if there are none."""
     found = _NO_TEXT.search(text)
     if found is None:
         return ""
@@ -200,7 +200,7 @@ def _wrong(text: str) -> str:
 
 
 def _text(config: Config) -> Read:
-    """Read one text a line; lines that match `document_pattern` begin an article."""
+    """One text per line; lines that match `document_pattern` begin an article."""
     heading = re.compile(config.document_pattern) if config.document_pattern else None
     document = None
     for where, line, wrong in _plain_lines(Path(config.data).expanduser()):
@@ -213,7 +213,7 @@ def _text(config: Config) -> Read:
 
 
 Rows: TypeAlias = Iterator[tuple[str, Mapping[str, Any] | str]]
-"""Where a row is, and the row, or what is wrong with it."""
+"""Place of a row, and the row itself or what is wrong with it."""
 
 
 def _jsonl(config: Config) -> Rows:
@@ -223,14 +223,14 @@ def _jsonl(config: Config) -> Rows:
             continue
         try:
             row = parse_json(line)
-        except ValueError as error:  # also of a number of 5,000 digits, of 100,000 brackets
+        except ValueError as error:  # also for a number of 5,000 digits, and for 100,000 brackets
             yield where, f"is not JSON: {error}"
         else:
             yield where, row if isinstance(row, Mapping) else f"has no text under {config.column!r}"
 
 
 def _table(config: Config) -> Rows:
-    """Rows of a CSV or TSV file. A row that cannot be read ends with its first line; the next one begins after that."""
+    """Rows of a CSV or TSV file. An unreadable row ends with its first line; the next row begins after it."""
     lines, kind = _lines(Path(config.data).expanduser()), data_format(config)
     dialect: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if kind == "tsv" else {"strict": True}
     csv.field_size_limit(max(LONGEST_LINE, csv.field_size_limit()))
@@ -261,7 +261,7 @@ def _table(config: Config) -> Rows:
 
 
 def _taken(taken: list[Line], ahead: deque[Line], lines: Iterator[Line]) -> Iterator[str]:
-    """Texts of lines as a reader of CSV takes them; they are noted in `taken`."""
+    """Texts of lines for a CSV reader; the lines are appended to `taken`."""
     yield taken[0][1]
     while line := ahead.popleft() if ahead else next(lines, None):
         taken.append(line)
@@ -299,13 +299,13 @@ def _dataset(config: Config) -> Rows:
 
 
 def _rows_of(loaded: Any, split: str) -> Rows:
-    """Rows of a dataset in blocks; of a block that cannot be read one by one."""
+    """Rows of a dataset, read in blocks; a block that cannot be read is read row by row."""
     for start in range(0, len(loaded), ROWS_AT_ONCE):
         block = range(start, min(start + ROWS_AT_ONCE, len(loaded)))
         try:
             held = loaded[block.start : block.stop]
             rows = [{name: cells[place] for name, cells in held.items()} for place in range(len(block))]
-        except (ValueError, OSError):  # bytes that are not UTF-8, a file that was cut off
+        except (ValueError, OSError):  # bytes that are not UTF-8, or a truncated file
             yield from ((f"{split}[{number}]", _read_row(loaded, number)) for number in block)
         else:
             yield from ((f"{split}[{number}]", row) for number, row in zip(block, rows, strict=True))
@@ -330,16 +330,16 @@ def _row(config: Config, row: Mapping[str, Any], where: str) -> CorpusText | Pro
 
 
 _PLAIN, _CONLLULEX = 10, 19
-"""Columns of CoNLL-U, and of STREUSLE's format."""
+"""Number of columns in CoNLL-U, and in the format of STREUSLE."""
 
 
 def read_conllu(path: Path) -> Read:
-    """CoNLL-U and its relatives: one text per sentence, with gold words, relations, multi-word expressions and entities.
+    """Texts of a file in CoNLL-U or a related format: one per sentence, with gold words, relations, expressions and entities.
 
-    Read are: STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:position`), PARSEME's
-    cupt (`PARSEME:MWE` named by `# global.columns`), and BIO tags under `NER=` or `NE=` in MISC. `# newdoc id` begins
-    an article. Relations are those of columns 7 and 8, between words as they are written: "wasn't" is one word, and what
-    stands between its two parts is not a relation.
+    Supported are STREUSLE's conllulex (19 columns, strong expressions in the 11th as `group:position`), PARSEME's cupt
+    (`PARSEME:MWE` named by `# global.columns`), and BIO tags under `NER=` or `NE=` in MISC. `# newdoc id` begins an article.
+    Relations are those of columns 7 and 8, between words as they are written. "wasn't" is one word, so the relation between its
+    two parts is omitted.
     """
     document: str | None = None
     columns: list[str] | None = None
@@ -348,7 +348,7 @@ def read_conllu(path: Path) -> Read:
     start = problem = ""
     for where, line, wrong in chain(
         _plain_lines(path), [("", "", "")]
-    ):  # a sentence ends with an empty line, the last one with the file
+    ):  # an empty line ends a sentence; the last one ends with the file
         if wrong:
             start, problem = start or where, problem or wrong
         if not line.strip():
@@ -395,7 +395,11 @@ def _sentence(
 
 
 def _check_ids(rows: list[list[str]], n_words: int) -> None:
-    """Refuse numbers of words that are not 1, 2, ... in order, and multi-word tokens of other words than those that follow."""
+    """Check that words are numbered 1, 2, ... and that a multi-word token precedes its words.
+
+    Raises:
+        ValueError: if they are not.
+    """
     if not n_words:
         raise ValueError("no word in this sentence")
     word = covered = 0
@@ -415,7 +419,7 @@ def _check_ids(rows: list[list[str]], n_words: int) -> None:
 
 
 def _surface(rows: list[list[str]]) -> Iterator[list[str]]:
-    """Tokens as written: a multi-word token stands for its words; empty nodes are not written."""
+    """Tokens as written: a multi-word token in place of its words, and no empty nodes."""
     covered = 0
     for row in rows:
         if "-" in row[0]:
@@ -426,7 +430,11 @@ def _surface(rows: list[list[str]]) -> Iterator[list[str]]:
 
 
 def _align(text: str, rows: list[list[str]]) -> list[Span]:
-    """Characters of every word; the words of a multi-word token share its characters."""
+    """Character span of every word; the words of a multi-word token have the same span.
+
+    Raises:
+        ValueError: if a word is not in the text.
+    """
     spans: dict[int, Span] = {}
     at = 0
     for row in _surface(rows):
@@ -441,7 +449,11 @@ def _align(text: str, rows: list[list[str]]) -> list[Span]:
 
 
 def _relations(words: list[list[str]], written: list[int]) -> Iterator[Relation]:
-    """Columns 7 and 8 of every word that has them; `written` is each word's index among those written."""
+    """Relations from columns 7 and 8 of every word that has them; `written` is each word's index among the written ones.
+
+    Raises:
+        ValueError: if the head of a word does not exist, or is the word itself.
+    """
     index = {row[0]: at for row, at in zip(words, written, strict=True)} | {"0": -1}
     for row, dependent in zip(words, written, strict=True):
         number, name = row[6], row[7]

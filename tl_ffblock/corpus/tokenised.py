@@ -1,4 +1,4 @@
-"""A text of the corpus -> tokens with their words, groups and masks."""
+"""Tokens of a corpus text, with their words, groups of words and masks."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from tl_ffblock.corpus.texts import CorpusText, Span
 from tl_ffblock.errors import InputError, brief
 
 PAPER_MASKED = 0.12
-"""Share of masked tokens: 80 % of the 15 % that BERT's training selects (appendix of the paper)."""
+"""Fraction of masked tokens: 80 % of the 15 % that BERT's training selects (appendix of the paper)."""
 
 _WORD = re.compile(r"\w+|[^\w\s]+")
 
@@ -28,31 +28,34 @@ class TokenisedText:
 
     source: CorpusText
     ids: Int[np.ndarray, " token"]
-    """What the model reads, masks included."""
+    """Input ids of the model, masks included."""
     special: Bool[np.ndarray, " token"]
-    """True at tokens that stand for no text: [CLS], [SEP], <bos>, [MASK]; also where a text spells them out."""
+    """True at tokens that are not text: [CLS], [SEP], <bos>, [MASK], even if a text spells them out."""
     word: Int[np.ndarray, " token"]
-    """Number of the word a token belongs to; -1 for none."""
+    """Number of the word that a token belongs to; -1 for none."""
     groups: tuple[frozenset[int], ...]
-    """Words that belong together."""
+    """Sets of words that belong together."""
     cut: bool
-    """Whether tokens at the end were left out."""
+    """Whether tokens at the end were cut off."""
     masked: Mapping[int, int]
-    """The id that stood at each masked position."""
+    """Original id at each masked position."""
 
     @property
     def tensor(self) -> Int[Tensor, " token"]:
-        """The ids as a tensor."""
+        """The ids as an integer tensor."""
         return torch.as_tensor(self.ids).long()
 
 
 class Tokeniser:
-    """The model's tokenizer and the settings of a run.
+    """Tokenisation with the model's tokenizer and the settings of a run.
 
     Args:
         model: The model.
         config: The run.
-        masked: Share of the tokens that a masked language model reads as mask tokens, where the config does not say.
+        masked: Fraction of the tokens that a masked language model reads as mask tokens, if the config has none.
+
+    Raises:
+        InputError: if tokens are to be masked and the model has no mask token, or the tagger cannot be imported.
     """
 
     def __init__(self, model: Model, config: Config, masked: float = PAPER_MASKED) -> None:
@@ -69,10 +72,10 @@ class Tokeniser:
         )
 
     def __call__(self, text: CorpusText) -> TokenisedText:
-        """Tokenise one text, cut to what the model reads.
+        """Tokens of one text, cut to the length that the model and the config allow.
 
         Raises:
-            InputError: if nothing is left of it.
+            InputError: if no token of text remains, or the tagger fails on it.
         """
         ids, offsets = token_spans(self.model, text.text)
         special = np.array([end <= start for start, end in offsets]) | np.isin(ids, self.special.marks)
@@ -97,25 +100,25 @@ class Tokeniser:
         return TokenisedText(text, ids, special, word, groups, bool(cut), masked)
 
     def _kept(self, special: Bool[np.ndarray, " token"]) -> Int[np.ndarray, " kept"]:
-        """Indices of the first tokens, and of the special ones that end a sequence."""
+        """Indices of the first tokens, and of the special tokens at the end of the sequence."""
         assert self.longest is not None
         tail = int((~special)[::-1].argmax())  # special tokens at the end
         return np.r_[0 : max(0, self.longest - tail), len(special) - tail : len(special)][: self.longest]
 
     def _tagged(self, text: CorpusText, words: Sequence[Span]) -> Iterator[tuple[Span, ...]]:
-        """The groups of words that the tagger marks.
+        """Groups of words that the tagger marks.
 
         Raises:
-            InputError: if it fails on the text, or does not give spans.
+            InputError: if it fails on the text, or does not return spans.
         """
         try:
             spans = [(int(start), int(end)) for start, end in self.tagger(text.text)]
-        except (OSError, MemoryError):  # these say nothing about the text
+        except (OSError, MemoryError):  # not caused by the text
             raise
-        except Exception as error:  # whatever a user's function raises
+        except Exception as error:  # a user's function may raise anything
             raise InputError(
-                f"tagger={self.config.tagger!r}: expected (start, end) of every span in a text, and on {brief(text.text)} it "
-                f"raised {type(error).__name__}: {error}."
+                f"tagger={self.config.tagger!r}: expected a function that returns (start, end) of every span. On "
+                f"{brief(text.text)} it raised {type(error).__name__}: {error}."
             ) from error
         for start, end in spans:
             group = tuple(word for word in words if start <= word[0] and word[1] <= end)
@@ -124,7 +127,7 @@ class Tokeniser:
 
 
 def _word_of(span: Span, words: Sequence[Span]) -> int:
-    """The word in which a span begins; -1 for none."""
+    """Index of the word in which a span begins; -1 for none."""
     if span[1] <= span[0]:
         return -1
     return next((i for i, (start, end) in enumerate(words) if start <= span[0] < end), -1)

@@ -1,4 +1,4 @@
-"""One shard of a run: texts -> what the studies keep of them. Knows no folder and no engine."""
+"""Computation of one shard: from texts to the arrays of all studies. Independent of the folder and the engine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,22 +20,27 @@ from tl_ffblock.errors import FFBlockError, InputError, out_of_memory
 from tl_ffblock.layer.scopes import scope_names
 
 MACHINE_ERRORS = (OSError, MemoryError, torch.cuda.OutOfMemoryError)
-"""Errors that say nothing about a sequence: its shard is not written and can be computed another time."""
+"""Errors that a sequence does not cause: its shard is not written and can be computed later."""
 SEQUENCE_ERRORS = (FFBlockError, ArithmeticError, ValueError, RuntimeError)
-"""Errors that a sequence can cause: it is left out and named. All others are mistakes of a program and end the run."""
+"""Errors that a sequence can cause: it is skipped and reported. All other errors are programming errors and end the run."""
 
 Row: TypeAlias = tuple[list[Any], float]
-"""What each study measures of a sequence, and the worst completeness error of its maps."""
+"""Measurement of a sequence by each study, and the worst completeness error of its maps."""
 
 
 class Worker:
-    """A loaded model and the studies of a run."""
+    """A loaded model with the studies of a run."""
 
     def __init__(self, config: Config, specs: Sequence[StudySpec], hooked: Any) -> None:
         """Build the studies.
 
+        Args:
+            config: The run.
+            specs: Its studies.
+            hooked: The loaded model.
+
         Raises:
-            InputError: if the studies read unlike shares of mask tokens, and the config does not say which.
+            InputError: if the studies have different default fractions of mask tokens, and the config has none.
         """
         self.config = config
         self.specs = tuple(specs)
@@ -46,8 +51,8 @@ class Worker:
         if config.mask_fraction is None and not self.facts.causal and len(set(shares.values())) > 1:
             each = ", ".join(f"{name} {share:g}" for name, share in shares.items())
             raise InputError(
-                f"mask_fraction is open, and these studies of {self.facts.name} have unlike ones: {each}. Give one to all "
-                "(mask_fraction=0, --mask-fraction 0), or run them apart."
+                f"mask_fraction is not set, and these studies of {self.facts.name} have different defaults: {each}. Set one "
+                "for all (mask_fraction=0, --mask-fraction 0), or use separate runs."
             )
         self.tokenise = Tokeniser(self.model, config, next(iter(shares.values()), 0.0))
         wanted = {scope for study in self.studies for scope in study.scopes()}
@@ -55,27 +60,30 @@ class Worker:
 
     @classmethod
     def loaded(cls, config: Config, specs: Sequence[StudySpec]) -> "Worker":
-        """With the model that the config names, where the config says."""
+        """Worker with the model of the config, loaded to its device."""
         return cls(config, specs, load_model(config.model, device=config.device))
 
     @property
     def twin(self) -> Callable[[], "Worker"]:
-        """Makes the same worker in another process."""
+        """Factory of the same worker in another process."""
         return partial(type(self).loaded, self.config, self.specs)
 
     @cached_property
     def weights(self) -> str:
-        """Digest of the weights that the studies read."""
+        """Digest of the weights that the studies use."""
         return self.model.weights_digest(head=any(study.reads_head for study in self.studies))
 
     def compute(
         self, texts: Sequence[CorpusText], count: Callable[[], None] = lambda: None
     ) -> tuple[Arrays, dict[str, Any]]:
-        """Give arrays and metadata of one shard; a sequence that fails is left out and named there.
+        """Arrays and metadata of one shard; a sequence that fails is skipped and listed in the metadata.
 
         Args:
-            texts: The shard's.
+            texts: Texts of the shard.
             count: Called after each sequence that was measured.
+
+        Raises:
+            MemoryError: if memory runs out.
         """
         problems: list[Problem] = []
         found: dict[int, Row | Problem] = {}
@@ -118,7 +126,7 @@ class Worker:
                 problems.append(_problem(text, error, "tokenising"))
 
     def _batches(self, tokenised: Sequence[TokenisedText]) -> list[Batch]:
-        """A shard's sequences as they run: they follow from model, texts and config, on every machine."""
+        """Batches of a shard's sequences; they depend only on model, texts and config, so they are the same on every machine."""
         rows, size = [text.tensor for text in tokenised], self.config.batch_size
         if size is None and not any(study.alone for study in self.studies):
             fitting = partial(self._fitting, most=len(rows))
@@ -130,9 +138,9 @@ class Worker:
         return observed_together(self.model, n_tokens, len(self.scopes), most, self.config.max_memory)
 
     def _measured(self, texts: Sequence[TokenisedText], batch: Batch) -> Iterator[tuple[int, Row | Problem]]:
-        """What is measured of each sequence of a batch, with its number.
+        """Number and measurements of each sequence of a batch.
 
-        After a failure one by one, to find whose it was.
+        After an error in a batch its sequences are measured one by one, to find the one that fails.
         """
         together = [texts[number] for number in batch.numbers]
         try:
@@ -140,7 +148,7 @@ class Worker:
         except MACHINE_ERRORS:
             raise
         except SEQUENCE_ERRORS as error:
-            if out_of_memory(error):  # torch says so in a RuntimeError
+            if out_of_memory(error):  # torch raises a RuntimeError
                 raise MemoryError(str(error)) from error
             if len(together) > 1:
                 for number in batch.numbers:
@@ -156,7 +164,7 @@ class Worker:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """Compute with so many CPU threads, and give the process back as many as it had."""
+    """Context in which torch uses this number of CPU threads; the previous number is restored."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

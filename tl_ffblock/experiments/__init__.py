@@ -1,4 +1,4 @@
-"""Studies of papers, and of your own, on any model and corpus, in runs that survive a kill.
+"""Studies of papers, and your own, on any model and corpus, in runs that continue after an interruption.
 
     from tl_ffblock.experiments import Config, run_studies, study
 
@@ -7,11 +7,11 @@
     finished.tables["contextualization_changes"]
     run_studies([study("outliers", ignored_dimensions=0)], Config(model="minilm", data="corpus.txt", out="more"))
 
-1. A paper's folder (`kobayashi/`) holds one file per study: its class and, if it has options, their frozen dataclass. To add
-   one: its file, its line in `STUDIES`, its test. A study outside this package is named by where its class is, `module:Class`.
-2. A study's file is imported when the study is run; its options are read from its source where only their names and texts are
-   asked for.
-3. What makes runs of them, `tl_ffblock.corpus`, knows none of them.
+1. The folder of a paper (`kobayashi/`) has one file per study: its class and, if it has options, their frozen dataclass. A new
+   study needs its file, its line in `STUDIES` and its test. A study outside this package is named by the path of its class,
+   `module:Class`.
+2. A study's file is imported when the study is run. Names and help texts of its options are read from its source.
+3. `tl_ffblock.corpus`, which runs studies, does not depend on any of them.
 """
 
 import ast
@@ -40,13 +40,13 @@ STUDIES = {
     "probes": "tl_ffblock.experiments.clark.probes:Probes",
     "memories": "tl_ffblock.experiments.geva.memories:MemoriesStudy",
 }
-"""Where the class of each study is, as `module:Class`."""
+"""Import path of each study's class, `module:Class`."""
 PAPERS = {"kobayashi": "Kobayashi et al. 2024", "clark": "Clark et al. 2019", "geva": "Geva et al. 2021"}
-"""The paper of each folder of studies."""
+"""Paper of each folder of studies."""
 
 
 def option_fields(name: str) -> tuple[DeclaredField, ...]:
-    """The options of a study of `STUDIES`, read without importing it."""
+    """Options of a study of `STUDIES`, read without importing it."""
     module, _, class_name = STUDIES[name].partition(":")
     for node in class_body(module, class_name):
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "options":
@@ -55,12 +55,12 @@ def option_fields(name: str) -> tuple[DeclaredField, ...]:
 
 
 def studies_of(paper: str) -> tuple[str, ...]:
-    """The studies of a paper, a key of `PAPERS`."""
+    """Names of the studies of a paper, a key of `PAPERS`."""
     return tuple(name for name, home in STUDIES.items() if home.split(".")[2] == paper)
 
 
 def study_title(name: str) -> str:
-    """What a study of `STUDIES` is about, read without importing it."""
+    """Title of a study of `STUDIES`, read without importing it."""
     (title,) = (
         ast.literal_eval(node.value)
         for node in class_body(*STUDIES[name].split(":"))
@@ -70,32 +70,32 @@ def study_title(name: str) -> str:
 
 
 def study_names(studies: str) -> tuple[str, ...]:
-    """Split names with commas between them.
+    """Names of studies in a string with commas.
 
     Raises:
-        InputError: if one is unknown.
+        InputError: if a name is unknown, or there is none.
     """
     names = tuple(name.strip() for name in studies.split(",") if name.strip())
     unknown = [name for name in names if name not in STUDIES and ":" not in name]
     if unknown or not names:
-        wrong = f"there is no study {unknown[0]!r}" if unknown else "no study is named"
-        raise InputError(f"{wrong}; expected one or several of {', '.join(STUDIES)}, or module:Class of your own.")
+        wrong = f"there is no study {unknown[0]!r}" if unknown else "no study is given"
+        raise InputError(f"{wrong}; expected one or more of {', '.join(STUDIES)}, or module:Class of your own.")
     return names
 
 
 @strict
 def study(name: str, **options: Any) -> "StudySpec":
-    """Choose a study and set its options.
+    """Spec of a study with its options, for `run_studies`.
 
     Args:
-        name: One of `STUDIES`, or `module:Class` of a study of your own.
-        **options: Of the study; their defaults where they are not given.
+        name: One of `STUDIES`, or `module:Class` of your own study.
+        **options: Options of the study; defaults for the others.
 
     Raises:
-        InputError: if there is no such study or option, or a value that the option does not take.
+        InputError: if there is no such study or option, an option has no such value, or a package is missing.
     """
     (name,) = study_names(name)
-    require()  # before the import of what needs them
+    require()  # before importing the modules that need them
     from tl_ffblock.corpus.study import StudySpec
 
     return StudySpec.of(STUDIES.get(name, name), **options)
@@ -103,17 +103,20 @@ def study(name: str, **options: Any) -> "StudySpec":
 
 @strict
 def run_studies(studies: "str | Sequence[str | StudySpec]", config: Config, *, model: Any = None) -> "CorpusRun":
-    """Run studies on a corpus, or continue them: the result is that of an uninterrupted run, byte for byte.
+    """Result of studies on a corpus: tables, figures and report. An interrupted run is continued.
+
+    Tables of a continued run are byte for byte those of an uninterrupted one.
 
     Args:
-        studies: Names with commas between them, or a list of names and of what `study` gives; a name may be `module:Class` of a
-            study of your own. They share one pass over the data.
-        config: The run.
-        model: The model if it is loaded already (local engine); else `config.model` is loaded.
+        studies: Names separated by commas, or a list of names and specs of `study`. A name may be `module:Class` of your own
+            study. They share one pass over the data.
+        config: Settings of the run.
+        model: The loaded model (local engine only); None loads `config.model`.
 
     Raises:
-        InputError: if studies, config, data or model cannot be used, or the folder holds another run.
-        ModelLoadError: if the model is not there.
+        InputError: if studies, config, data or model cannot be used, or the folder has another run.
+        ModelLoadError: if the model does not exist.
+        EngineError: if Ray workers cannot be started, or die repeatedly.
         OSError: if the folder cannot be written.
     """
     asked = study_names(studies) if isinstance(studies, str) else studies

@@ -25,8 +25,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import CompletenessError
-from tl_ffblock.graphs.graph import Component, Graph, GraphCertificate, GraphTarget, renamed
+from tl_ffblock.errors import CompletenessError, renamed
+from tl_ffblock.graphs.graph import Component, Graph, GraphCertificate, GraphTarget
 from tl_ffblock.signatures import strict
 
 _NAMES = {"head": "L{}H{}", "resid": "L{}.resid", "resid_mid": "L{}.resid_mid", "mlp": "L{}.mlp"}

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.errors import ScopeKeyError, brief
-from tl_ffblock.graphs.graph import REMAINING, Component, Graph, Names, renamed
+from tl_ffblock.errors import ScopeKeyError, brief, renamed
+from tl_ffblock.graphs.graph import REMAINING, Component, Graph, Names
 from tl_ffblock.result import tabulated
 from tl_ffblock.signatures import strict
 

@@ -11,7 +11,7 @@ tables join on component and position:
 import heapq
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.errors import InputError, MapFileError, brief, warn
+from tl_ffblock.errors import InputError, MapFileError, brief
 from tl_ffblock.files import regular_file
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.result import One, Result, Values, tabulated
@@ -32,6 +32,19 @@ from tl_ffblock.signatures import strict
 
 Names: TypeAlias = Literal["components", "eap"]
 """Format of component names: "L23H3.q", or "a23.h3<q>" as in edge attribution patching programs."""
+_MEASURED = {
+    "sums": "vector sum",
+    "shares": "attribution sum",
+    "layers": "layer vjp",
+    "propagation": "backward pass",
+    "streams": "residual stream sum",
+    "derivatives": "derivative sum",
+    "receivers": "receiver",
+    "named biases": "bias sum",
+    "full": "full circuit",
+    "empty": "empty circuit",
+}
+"""Errors of a certificate as its line names them: "worst vector sum error 1.7e-7"."""
 PRUNED, REMAINING = "pruned", "remaining"
 """Kind and name of the node for all pruned edges, and of the sender for changes that have no sender."""
 _BY_TARGET = {
@@ -147,19 +160,12 @@ class GraphCertificate(Values):
 
     def __repr__(self) -> str:
         worst = f" ({self.worst})" if self.worst else ""
-        measured = [f"{name} {scientific(error)}" for name, error in self.errors.items()]
+        measured = [
+            f"worst {_MEASURED.get(name, name)} error {scientific(error)}" for name, error in self.errors.items()
+        ]
         measured[:1] = [error + worst for error in measured[:1]]
-        return " · ".join(filter(None, [self.source, *measured]))
-
-
-def renamed(old: str, new: str, read: Callable[[Any], Any]) -> property:
-    """Deprecated attribute under its name of version 0.2."""
-
-    def attribute(graph: Any) -> Any:
-        warn(f"{type(graph).__name__}.{old} is now {new}.", DeprecationWarning)
-        return read(graph)
-
-    return property(attribute)
+        said = filter(None, [self.source.removeprefix("Checks: "), *measured])
+        return f"Checks: {' · '.join(said) or 'none'}"
 
 
 @strict
@@ -409,7 +415,11 @@ class Graph(Result):
         """Size of the graph, text, targets, and the largest edges of heads and feed-forwards."""
         headline = f"{len(self.nodes)} nodes, {len(self.ends)} edges of {self.model}, rules={self.rules!r}"
         targets = ", ".join(f"{target.name} = {target.value:.4g}" for target in self.targets) or "no target"
-        lines = {"text": shortened(self.labels), "targets": targets, "certificate": self.certificate}
+        lines = {
+            "text": shortened(self.labels),
+            "targets": targets,
+            "checks": str(self.certificate).removeprefix("Checks: "),
+        }
         if self.kept < 1:
             lines["kept"] = f"{self.kept:.1%} of the sizes of all edges; the others lead through {PRUNED!r}"
         if self.targets:

@@ -200,6 +200,9 @@ def run_circuit(
         ablation: What receivers read from ablated edges: "corrupted", "zero" or "mean".
         progress: Whether a long call shows a progress bar.
 
+    Returns:
+        The target per pair, in its units [pair].
+
     Raises:
         InputError: for input that cannot be used, or a circuit of another model.
         UnsupportedModelError: for a model whose edges cannot be ablated.
@@ -231,6 +234,9 @@ def circuit_faithfulness(
         target: As in `run_circuit`.
         ablation: As in `run_circuit`.
         progress: Whether a long call shows a progress bar.
+
+    Returns:
+        `CircuitFaithfulness`: targets and faithfulness per circuit and pair, and CMD and CPR.
 
     Raises:
         FFBlockError: all errors of `run_circuit`.

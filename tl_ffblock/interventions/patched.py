@@ -13,7 +13,7 @@ from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError, brief, renamed
 from tl_ffblock.layer.linear import Decomposition
 from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
@@ -98,9 +98,11 @@ class PatchedMaps(Result):
         return self._difference("patched", "corrupted")
 
     @property
-    def rest(self) -> ContributionMaps:
+    def remaining(self) -> ContributionMaps:
         """`clean - patched`: the change that the patches do not restore."""
         return self._difference("clean", "patched")
+
+    rest = renamed("rest", "remaining", lambda runs: runs.remaining)
 
     def to_dataframe(self) -> pd.DataFrame:
         """One table of all three maps; the first column, "run", is "clean", "corrupted" or "patched"."""
@@ -176,7 +178,12 @@ def patched_maps(
         layers: As in `contribution_maps`.
         scopes: As in `contribution_maps`.
         queries: As in `contribution_maps`.
-        **options: As in `contribution_maps`: method, n_steps, value_bias, rtol, precision, chunk_bytes.
+        method: As in `contribution_maps`.
+        n_steps: As in `contribution_maps`.
+        value_bias: As in `contribution_maps`.
+        rtol: As in `contribution_maps`.
+        precision: As in `contribution_maps`.
+        chunk_bytes: As in `contribution_maps`.
 
     Returns:
         One `PatchedMaps` for one pair; `Results`, a list of them, for lists.
@@ -263,6 +270,13 @@ def difference(
     """Difference of two results, position by position: of maps (signed differences of norms) or of contribution vectors.
 
     The prompts may differ: the label of a token that differs is "first / second".
+
+    Args:
+        first: `ContributionMaps` or a `Decomposition`.
+        second: A result of the same kind, with as many tokens, the same layers, scopes and queries; it is subtracted.
+
+    Returns:
+        Signed `ContributionMaps` of norms, or a `VectorDifference`.
 
     Raises:
         InputError: if the results have different cells, or are of different kinds.

@@ -1,1 +1,1 @@
-"""One layer: its vocabulary, its algebra, and two implementations from a record to a map. Knows no model and no hook."""
+"""Scopes, weights and records of one layer, its linearisation, and two implementations of its maps; independent of models and hooks."""

@@ -1,15 +1,15 @@
 """Integrated Gradients through an activation function, in closed form.
 
-The parts p_j of a pre-activation s = sum_j p_j share the output g(s) by Integrated Gradients on the
-straight path from zero (eq. 12-14 of Kobayashi et al. 2024; Sundararajan et al. 2017). With a zero
-baseline the path integral has a closed form, so no quadrature over the parts is needed:
+Integrated Gradients on the straight path from zero attribute the output g(s) to the terms p_j of a pre-activation `s = sum_j
+p_j` (eq. 12-14 of Kobayashi et al. 2024; Sundararajan et al. 2017). With a zero baseline the path integral has a closed form,
+so no quadrature over the terms is needed:
 
 * one factor, out = g(s):            IG_j = p_j r(s),  r(s) = (g(s) - g(0)) / s,  r(0) = g'(0)
 * two factors, out = g(a) u (gated): IG_j = u_j A(a) + a_j u B(a),
   A(a) = integral_0^1 g(t a) dt,  B(a) = (g(a) - A(a)) / a,  B(0) = g'(0) / 2
 
-r, A and B are scalars per (position, neuron), never per part. g(0) is the bias' share. Completeness
-of the gated form holds whatever the error of A, since u A + a u B = u g(a) identically.
+r, A and B are one number per (position, neuron), the same for all terms. g(0) is attributed to the bias. The gated form is
+complete whatever the error of A, since `u A + a u B = u g(a)` identically.
 """
 
 import math
@@ -28,14 +28,14 @@ from tl_ffblock.errors import UnsupportedModelError
 
 Elementwise = Callable[[Tensor], Tensor]
 
-# Gauss-Legendre nodes that A(a) needs where no |a| is above the first number: in float32, in float64. Measured against
-# mpmath (25 digits) for both gelus, silu and quick_gelu, the worst of them over max(1, |a|):
+# Nodes of Gauss-Legendre quadrature for A(a), by the largest |a|: (upper bound of |a|, nodes in float32, nodes in float64).
+# Largest errors relative to max(1, |a|), measured against mpmath (25 digits) for both GELUs, SiLU and quick-GELU:
 #
 #     |a| up to       2.5      5        10       15       20       30       40
 #     float32         4e-10    3e-9     2e-9     4e-9     5e-9     2e-9     6e-9      (its own rounding: 1e-7)
 #     float64         9e-17    2e-16    2e-16    5e-16    2e-16    3e-16    2e-16
 #
-# A real layer's largest |a| is 5 to 30, and the time goes with the nodes.
+# The largest |a| of a trained layer is 5 to 30. The time is proportional to the number of nodes.
 _NODES: tuple[tuple[float, int, int], ...] = (
     (2.5, 8, 14),
     (5.0, 10, 20),
@@ -46,27 +46,29 @@ _NODES: tuple[tuple[float, int, int], ...] = (
     (math.inf, 24, 56),
 )
 MOST_NODES = 56
-"""What no gate needs more than."""
+"""Largest number of nodes in `_NODES`."""
 SATURATED = 40.0
-"""Beyond |a| = 40 every gate here is 0 or 1 to 1e-17, so g continues as 0 or as its own power."""
-# How many numbers are worked on at a time, lest a sum over nodes goes through memory once a node.
+"""Beyond |a| = 40 every smooth gate of `KNOWN` is 0 or 1 to 1e-17, so g(a) is 0 or a."""
+# Function evaluations per block, by device: one (number, node) pair each. Small blocks stay in the CPU's cache while they are
+# summed over nodes.
 _BLOCK = {"cpu": 2**16, "cuda": 2**24}
-# g(t a) = t^power g(a) for positive t: the path's mean is g(a) / (power + 1).
+# `g(t a) = t^power g(a)` for t > 0, so the mean over the path is `g(a) / (power + 1)`.
 _POWERS = {"relu": 1, "relu2": 2}
-# Where no gate form is known a secant loses digits near zero; below this the mean slope is summed over a
-# few nodes instead, whose error (s / 4)^12 is far below rounding.
+# Without a gate form, the secant loses digits near zero. For |s| below the first number the mean slope is a quadrature with few
+# nodes instead, whose error (s / 4)^12 is far below rounding.
 _SMALL, _FEW_NODES = 0.1, 6
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An elementwise activation g with the coefficients of its path integral."""
+    """An elementwise activation function g with the coefficients of its path integral."""
 
     name: str
     function: Elementwise
     """g itself."""
     gate: Elementwise | None = None
-    """g(s) / s where g has the form s * gate(s) and gate saturates at 0 and 1; r(s) needs no division then."""
+    """`g(s) / s`, if g has the form `s * gate(s)` with a gate that saturates at 0 and 1, or is in `_POWERS`; r(s) then needs no
+    division."""
 
     def __call__(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         return self.function(s)
@@ -74,25 +76,25 @@ class Activation:
     def output(
         self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
     ) -> Float[Tensor, "*shape"]:
-        """What goes into W_out: g(pre), gated g(pre) * pre_linear."""
+        """Input of W_out: `g(pre)`, gated `g(pre) * pre_linear`."""
         return self(pre) if pre_linear is None else self(pre) * pre_linear
 
     def coefficients(
         self, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
     ) -> "PathCoefficients":
-        """The closed form: r(s) without gate; B(a) u on the gate's parts and A(a) on the linear ones with it."""
+        """Path coefficients in closed form: r(s) for one factor; `B(a) u` for the gate's terms and A(a) for the linear ones with two."""
         if pre_linear is None:
             return PathCoefficients(self.slope(pre), None, self.at_zero(pre))
         mean, rest = self.mean_and_rest(pre)
         return PathCoefficients(pre_linear * rest, mean, torch.zeros((), dtype=pre.dtype, device=pre.device))
 
     def at_zero(self, like: Tensor) -> Float[Tensor, "*one"]:
-        """g(0), the share of the baseline; [1] where the function's own parameters are."""
+        """g(0), the output at the baseline; shape [1] if a parameter of the function has that shape, else a scalar."""
         zero = torch.zeros((), dtype=like.dtype, device=like.device)
         return self.function(zero) if self.gate is None else zero  # g(s) = s gate(s)
 
     def slope(self, s: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """r(s) = (g(s) - g(0)) / s with its limit g'(0) at zero."""
+        """`r(s) = (g(s) - g(0)) / s`, with the limit g'(0) at zero."""
         if self.gate is not None:
             return self.gate(s)
         small = s.abs() < _SMALL
@@ -100,9 +102,13 @@ class Activation:
         return torch.where(small, self._mean_slope(s, 0), secant)
 
     def mean_and_rest(self, a: Float[Tensor, "*shape"]) -> tuple[Float[Tensor, "*shape"], Float[Tensor, "*shape"]]:
-        """A(a) and B(a) of the gated form."""
+        """A(a) and B(a) of the gated form.
+
+        Raises:
+            UnsupportedModelError: if no closed form is known and quadrature does not converge.
+        """
         if self.gate is not None:
-            # g(ta) = a t gate(ta), so A(a) = a Q(a) and B(a) = gate(a) - Q(a), at a = 0 too: nothing is divided.
+            # `g(t a) = a t gate(t a)`, so `A(a) = a Q(a)` and `B(a) = gate(a) - Q(a)`, also at a = 0: no division.
             gate_mean = self._gate_mean(a)
             return a * gate_mean, self.gate(a) - gate_mean
         mean = self._checked_mean(a)
@@ -110,14 +116,14 @@ class Activation:
         return mean, torch.where(small, self._mean_slope(a, 1), (self.function(a) - mean) / torch.where(small, 1, a))
 
     def _gate_mean(self, a: Tensor) -> Tensor:
-        """Q(a) = integral_0^1 t gate(ta) dt."""
+        """`Q(a) = integral_0^1 t gate(t a) dt`."""
         assert self.gate is not None
         if self.name in _POWERS:
             return self.gate(a) / (_POWERS[self.name] + 1)
         return gate_path_mean(self.gate, a)
 
     def _checked_mean(self, a: Tensor) -> Tensor:
-        """A(a) of a function of no known form, which may have kinks that defeat the quadrature."""
+        """A(a) by quadrature, for a function without a known form; its kinks may defeat the quadrature."""
         mean, finer = (path_mean(self.function, a, nodes) for nodes in (MOST_NODES, 2 * MOST_NODES))
         gap = float((mean - finer).abs().max()) if a.numel() else 0.0
         if gap > 1e-5 * max(1.0, float(finer.abs().max()) if a.numel() else 0.0):
@@ -128,14 +134,15 @@ class Activation:
         return finer
 
     def _mean_slope(self, s: Tensor, power: int) -> Tensor:
-        """integral_0^1 t^power g'(t s) dt for small s: r(s) for power 0, B(s) for power 1."""
+        """`integral_0^1 t^power g'(t s) dt` for small s: r(s) for power 0, B(s) for power 1."""
         total = torch.zeros_like(s)
         for node, weight in gauss_legendre(_FEW_NODES):
             total += weight * node**power * self._derivative(node * s)
         return total
 
     def _derivative(self, s: Tensor) -> Tensor:
-        # What is kept for this derivative is not part of a run whose layers forget what they keep (bridge/traced.py).
+        # Identity hooks: tensors saved for this derivative are exempt from the saved-tensor hooks of activation checkpointing
+        # (bridge/traced.py).
         as_it_is = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
         with torch.inference_mode(False), torch.enable_grad(), as_it_is:
             at = s.detach().clone().requires_grad_()
@@ -145,10 +152,10 @@ class Activation:
 
 @dataclass(frozen=True)
 class PathCoefficients:
-    """Path coefficients of Integrated Gradients: the players' shares of the activation's output are `p * on_pre (+ q * on_linear)`.
+    """Coefficients of Integrated Gradients through an activation, [query d_mlp].
 
-    p are the parts of `pre`, q those of `pre_linear` (gated feed-forward only); `baseline` is the
-    output at zero, which belongs to no player.
+    A term p of `pre` with a term q of `pre_linear` (gated feed-forward only) is attributed `p * on_pre (+ q * on_linear)` of
+    the output. `baseline` is the output at zero, which is attributed to no term.
     """
 
     on_pre: Float[Tensor, "*shape"]
@@ -157,7 +164,7 @@ class PathCoefficients:
 
     @property
     def factors(self) -> tuple[Float[Tensor, "*shape"], ...]:
-        """Of each input matrix (`FeedForward.inputs`)."""
+        """One coefficient per input matrix, in the order of `FeedForward.inputs`."""
         return (self.on_pre,) if self.on_linear is None else (self.on_pre, self.on_linear)
 
 
@@ -165,9 +172,9 @@ class PathCoefficients:
 class ClampedGate(Activation):
     """gpt_oss: `out = g(min(a, limit)) * (clamp(u, -limit, limit) + 1)` of the two pre-activations a and u.
 
-    On the straight path the second factor moves only while `t |u| < limit`, hence up to
-    `T = min(1, limit / |u|)`: the share on u is `integral_0^T g(min(t a, limit)) dt`, the share on a what
-    completeness leaves. Output and shares are zero at the baseline, since g(0) = 0.
+    On the straight path the second factor changes only while `t |u| < limit`, hence up to `T = min(1, limit / |u|)`. The
+    coefficient of u is `integral_0^T g(min(t a, limit)) dt`; that of a follows by completeness. Output and attributions are
+    zero at the baseline, since g(0) = 0.
     """
 
     limit: float = 7.0
@@ -192,7 +199,7 @@ class ClampedGate(Activation):
         return PathCoefficients(on_pre, on_linear, torch.zeros((), dtype=pre.dtype, device=pre.device))
 
     def _clamped_mean(self, a: Tensor) -> Tensor:
-        """integral_0^1 g(min(t a, limit)) dt."""
+        """`integral_0^1 g(min(t a, limit)) dt`."""
         inner = a.clamp(max=self.limit)
         mean = self._checked_mean(inner) if self.gate is None else inner * self._gate_mean(inner)
         beyond = (inner * mean + (a - inner) * self(inner)) / torch.where(a == 0, 1, a)
@@ -218,30 +225,34 @@ KNOWN: tuple[Activation, ...] = (
 )
 
 
-# Functions with their values on the grid, which are compared at every use. A layer's block is read at every run, and
-# an activation at 241 points one by one takes 2 ms: as long as a map of few tokens.
+# Recognised functions with their values on the grid, which are compared at every use. A layer's weights are read at every
+# forward pass. Evaluating a function at 241 points one by one takes 2 ms, as long as a map of few tokens.
 _recognised: WeakKeyDictionary[Elementwise, tuple[Float[Tensor, " point"], Activation]] = WeakKeyDictionary()
 
 
 @torch.no_grad()
 def recognise(function: Elementwise, where: str) -> Activation:
-    """The closed form of a model's own activation, found by its values, not by its name.
+    """The activation function of a model, in closed form if it is one of `KNOWN`.
 
-    A function that equals none of the known ones to 1e-6 on a grid over [-12, 12] is used as it
-    is, with divided differences and quadrature in place of the closed form.
+    It is recognised by its values, not by its name. A function that differs from all known ones by more than 1e-6 on a grid
+    over [-12, 12] is used as it is, with divided differences and quadrature in place of the closed form.
+
+    Args:
+        function: The model's activation function.
+        where: The module's name, for errors.
 
     Raises:
-        UnsupportedModelError: if the function is not elementwise (its output at one neuron depends
-            on another), since its path integral is another one then.
+        UnsupportedModelError: if the function cannot be evaluated on its own, or is not elementwise (its output at one neuron
+            depends on another): its path integral then has another form.
     """
     name = getattr(function, "__name__", type(function).__name__)
     grid = torch.linspace(-12, 12, 241, dtype=torch.float64)
-    # An activation with parameters of its own works where they are, any other where its input is.
+    # An activation with parameters is evaluated on their device, any other on the CPU.
     own = [*function.parameters(), *function.buffers()] if isinstance(function, torch.nn.Module) else []
     there = grid.to(own[0].device if own else "cpu")
     try:
         values = function(there.clone()).cpu()
-        with suppress(TypeError):  # an object that no dictionary takes is recognised anew at every use
+        with suppress(TypeError):  # an unhashable object is recognised again at every use
             before, known = _recognised.get(function, (values.new_empty(0), None))
             if known is not None and torch.equal(values, before):
                 return known
@@ -265,22 +276,22 @@ def recognise(function: Elementwise, where: str) -> Activation:
 
 @lru_cache
 def gauss_legendre(count: int) -> tuple[tuple[float, float], ...]:
-    """Nodes and weights on [0, 1]."""
+    """Nodes and weights of Gauss-Legendre quadrature on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(count)
     return tuple(((n + 1) / 2, w / 2) for n, w in zip(nodes.tolist(), weights.tolist(), strict=True))
 
 
 def _nodes_for(a: Tensor, largest: float) -> int:
-    """How many nodes a largest |a| needs in the dtype; the error is in the table above."""
-    # Where there is NaN no bound holds, and the last row is taken.
+    """Number of nodes for a largest |a| in the dtype of `a`; the table above gives the errors."""
+    # NaN is below no bound, so the last row is used.
     _, in_float32, in_float64 = next((row for row in _NODES if largest <= row[0]), _NODES[-1])
     return in_float64 if a.dtype == torch.float64 else in_float32
 
 
 def gate_path_mean(gate: Elementwise, a: Tensor) -> Tensor:
-    """integral_0^1 t gate(t a) dt of a smooth gate, by as many nodes as |a| needs: few for most numbers of a real layer."""
+    """`integral_0^1 t gate(t a) dt` of a smooth gate, elementwise; the number of nodes depends on |a|."""
     numbers = a.reshape(-1)
-    if a.device.type != "cpu":  # which would have to be waited for to be asked
+    if a.device.type != "cpu":  # reading the largest |a| would wait for the device
         return _mean_of_large(gate, numbers, math.inf).view(a.shape)
     few = _NODES[0][0]
     large = (numbers.abs() > few).nonzero()[:, 0]
@@ -297,19 +308,19 @@ def _largest(a: Tensor) -> float:
 
 
 def _mean_of_large(gate: Elementwise, a: Tensor, largest: float) -> Tensor:
-    """The same by the nodes that the largest |a| needs; beyond saturation in closed form."""
+    """The same, with the nodes that the largest |a| needs, and in closed form beyond saturation."""
     if not largest > SATURATED:
         return path_mean(gate, a, _nodes_for(a, largest), power=1)
     inner = a.clamp(-SATURATED, SATURATED)
     mean = path_mean(gate, inner, _nodes_for(a, SATURATED), power=1)
     saturated = a != inner
-    # The antiderivative grows as that of g(t) = t on the right and stays on the left.
+    # Beyond saturation the antiderivative grows as that of g(t) = t for positive a and is constant for negative a.
     antiderivative = inner.square() * mean + (a.square() - inner.square()) / 2 * (a > 0)
     return torch.where(saturated, antiderivative / torch.where(saturated, a.square(), 1), mean)
 
 
 def path_mean(function: Elementwise, a: Tensor, nodes: int, power: int = 0) -> Tensor:
-    """integral_0^1 t^power f(t a) dt, one number per (position, neuron), never per part."""
+    """`integral_0^1 t^power f(t a) dt` by Gauss-Legendre quadrature, one number per (position, neuron)."""
     total = torch.empty_like(a, memory_format=torch.contiguous_format)
     at, weights = torch.tensor(gauss_legendre(nodes), dtype=torch.float64).T
     at, weights = (each.to(a, non_blocking=True) for each in (at, weights * at**power))

@@ -1,17 +1,17 @@
-"""Attention heads of a layer, and experts of its feed-forward: the channels that a token's part is a sum of; queries and keys.
+"""Attention heads of a layer, experts of its feed-forward: the channels that sum to a contribution; queries and keys.
 
-Every step of a layer is linear in the parts once pattern, norm scales, router weights and the coefficients
-of Integrated Gradients are those of the run. So a part is a sum over heads, and the residual connection
-is one more term, to every query's own token alone:
+With pattern, norm scales, router weights and coefficients of Integrated Gradients fixed, every step of a layer is linear in the
+contributions. A contribution is therefore a sum over heads, and the residual connection, which adds to every query's own token
+only:
 
     F_i(x_j) = sum_h F_i^h(x_j) + delta_ij R_i
 
-1. `of_heads` restricts a record to some heads: nothing else contributes, and both implementations
-   (linear.py, fast/) make of it the parts through these heads. Through the feed-forward every head's
-   part is a player of its own.
-2. The residual connection's term is one vector per query and needs no pairs (`_residual_vectors`).
-3. `head_norms` and `with_heads` give all channels of a record, heads first, the residual last. The parts
-   only: bias part, remainder and completeness belong to no head.
+1. `of_heads` restricts a record to some heads, so that nothing else contributes. Both implementations (linear.py, fast/)
+   compute the contributions through these heads from it. Through the feed-forward, every head's contribution is a term of its
+   own.
+2. The term of the residual connection is one vector per query and needs no pairs (`_residual_vectors`).
+3. `head_norms` and `with_heads` give all channels of a record, heads first, the residual last. They cover contributions only:
+   bias part, remainder and completeness error are not split by head.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,20 +38,20 @@ AskedHeads: TypeAlias = bool | Sequence[SupportsIndex] | SupportsIndex | Int[Ten
 """Attention heads, negative ones from the end; True means all, False none."""
 
 RESIDUAL = "residual"
-"""The channel of the residual connection around attention."""
+"""Channel of the residual connection around attention."""
 
 
 def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch: bool = True) -> tuple[int, ...]:
-    """The heads asked for, ascending, each once.
+    """Numbers of heads (or experts), ascending, each once.
 
     Args:
-        asked: As callers name them.
-        n_heads: Heads of a layer.
+        asked: Heads as callers pass them.
+        n_heads: Number of heads in a layer.
         name: The argument's name, for the error.
         switch: Whether True means all heads, and False none.
 
     Raises:
-        InputError: if there is no such head.
+        InputError: if there is no such head, or no head is given.
     """
     if switch and isinstance(asked, bool):
         return tuple(range(n_heads)) if asked else ()
@@ -65,32 +65,32 @@ def head_numbers(asked: AskedHeads, n_heads: int, name: str = "heads", *, switch
 
 
 def head_names(heads: Iterable[int]) -> tuple[str, ...]:
-    """How heads are called where they are channels."""
+    """Names of heads as channels: "head 3"."""
     return tuple(f"head {head}" for head in heads)
 
 
 def channel_names(heads: Iterable[int]) -> tuple[str, ...]:
-    """The channels of a part: heads, and the residual last."""
+    """Names of the channels of a contribution: heads, and "residual" last."""
     return (*head_names(heads), RESIDUAL)
 
 
 def refuse_captum(settings: Settings) -> None:
-    """Captum integrates all players of a pre-activation together and never sees a head's alone.
+    """Raise an error for Captum, which integrates all terms of a pre-activation together and does not split them by head.
 
     Raises:
         InputError: for `method="captum"`.
     """
     if settings.method == "captum":
         raise InputError(
-            'heads with method="captum": its quadrature takes a token\'s part as a whole. Use method="exact", which gives '
-            "the same parts and splits them by head."
+            'heads with method="captum": its quadrature does not split a contribution by head. Use method="exact", which gives '
+            "the same contributions and splits them by head."
         )
 
 
 def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
-    """The same run with nothing to bring but some heads' values: only the tokens' parts of it mean something.
+    """Record in which only the values of some heads contribute; only its contribution vectors are meaningful.
 
-    Scales, pre-activations and router weights are the real run's, read from its own tensors.
+    Scales, pre-activations and router weights are those of the forward pass, from the model's own tensors.
     """
     attention, chosen = record.block.attention, list(heads)
     shared = len(attention.w_o) // len(attention.w_v)
@@ -119,28 +119,28 @@ def head_norms(
     buffers: Buffers | None = None,
     products: HeadProducts | None = None,
 ) -> dict[str, Float[Tensor, "sequence channel query key"]]:
-    """The norms of the parts through each head, then of the residual connection, by scope.
+    """Norms of the contributions through each head, then of the residual connection, by scope.
 
-    Each head goes through the optimised implementation like a layer of its own, in the same memory, with the coefficients of
-    Integrated Gradients and the products of weights of all.
+    Each head goes through the optimised implementation as a layer of its own. All heads share the buffers, the coefficients of
+    Integrated Gradients and the weight products.
 
     Args:
         stack: One layer of some sequences; their queries ascend.
-        settings: How the decomposition is made; not by captum.
+        settings: Options of the decomposition; not `method="captum"`.
         scopes: Scopes of the block's order.
         heads: Numbers of the heads.
-        buffers: Memory to work in; None takes new memory.
-        products: Products of the weights that were made before; None makes them anew.
+        buffers: Buffers to work in; None makes new ones.
+        products: Weight products of earlier calls; None computes them.
     """
     record, n_sequences = stack.record, stack.n_sequences
     buffers, all_products = buffers or Buffers(), products or HeadProducts()
     n_queries, n_keys = len(record.queries) // n_sequences, record.pattern.shape[-1]
     norms = {scope: record.resid_pre.new_zeros(n_sequences, len(heads) + 1, n_queries, n_keys) for scope in scopes}
-    paths: dict[int, PathCoefficients] = {}  # made for the first head, they serve all
+    paths: dict[int, PathCoefficients] = {}  # computed for the first head, used for all
     made: dict[ProductKey, Tensor] = {}
 
     def product(head: int, key: ProductKey, _: Tensor, norms: Sequence[Norm], w: Tensor, *, keep: bool) -> Tensor:
-        """Cut out of that of all heads."""
+        """The head's slice of the product of all heads."""
         if key not in made:
             made[key] = all_products.product(key, record.block.attention.w_o, norms, w, keep=keep)
         return made[key][[head]]
@@ -161,7 +161,7 @@ def head_norms(
 def with_heads(
     decomposition: Decomposition, record: LayerRecord, settings: Settings, heads: Sequence[int]
 ) -> Decomposition:
-    """A record's decomposition with the vectors through each head, then of the residual connection; none without heads."""
+    """Decomposition of a record with the vectors through each head, then of the residual connection; unchanged without heads."""
     if not heads:
         return decomposition
     scopes, (n_queries, n_keys) = decomposition.scopes, record.pattern.shape[1:]
@@ -186,17 +186,17 @@ def _residual_vectors(
 
 
 NO_EXPERT = "no expert"
-"""The channel of what goes through no expert: skip connections, and the feed-forward of a dense layer among layers of experts."""
+"""Channel through no expert: skip connections, and the feed-forward of a dense layer among layers of experts."""
 _QUERIES_AT_ONCE = 8
 
 
 def expert_names(experts: Iterable[int]) -> tuple[str, ...]:
-    """The channels of a part after a mixture of experts, the last through none."""
+    """Names of the channels after a mixture of experts, the last through no expert."""
     return (*(f"expert {expert}" for expert in experts), NO_EXPERT)
 
 
 def of_expert(record: LayerRecord, expert: int | None) -> LayerRecord:
-    """The same run with the router's weights of one expert, or of none."""
+    """Record with the router weights of one expert only, or of none."""
     if record.routing is None:
         return record
     kept = torch.zeros_like(record.routing)
@@ -208,7 +208,10 @@ def of_expert(record: LayerRecord, expert: int | None) -> LayerRecord:
 def by_expert(
     record: LayerRecord, settings: Settings
 ) -> Iterator[tuple[int, Int[Tensor, " served"], dict[str, Float[Tensor, "served key d_model"]]]]:
-    """The vectors through each expert that a query was sent to, by scope, at its queries' rows; then, as -1, those through none."""
+    """Each expert that some query was sent to: its number, its queries' rows, and the vectors through it by scope.
+
+    The last item has the number -1 and the vectors through no expert.
+    """
     for expert, weights in enumerate(() if record.routing is None else record.routing.T):
         served = weights.nonzero()[:, 0]
         if len(served):
@@ -219,10 +222,10 @@ def by_expert(
 
 
 class _ThroughFeedForward(LinearLayer):
-    """A layer of which only what goes through its feed-forward counts: what is added to that is zero."""
+    """A layer of which only the path through the feed-forward counts: the other operand of each later sum is zero."""
 
     def vectors(self) -> dict[str, Float[Tensor, "query key d_model"]]:
-        """The tokens' parts by scope, from the feed-forward on."""
+        """Contribution vectors by scope, from the feed-forward on."""
         return {scope: of.tokens for scope, of in self.parts().items() if scope in self._fed}
 
     @cached_property
@@ -242,12 +245,14 @@ class _ThroughFeedForward(LinearLayer):
 def expert_norms(
     record: LayerRecord, settings: Settings, values: Mapping[str, Float[Tensor, "query key"]]
 ) -> tuple[dict[str, Float[Tensor, "channel query key"]], dict[str, Float[Tensor, " query"]]]:
-    """Norms of the vectors through each expert, then through none, by scope; and how far the norm of their sum is from the map.
+    """Norms of the vectors through each expert, then through none, by scope; and errors of their sum.
+
+    The error of a query is the largest difference of the norm of the sum from the map, relative to the row's largest value.
 
     Args:
         record: A layer of experts of one sequence.
-        settings: How the decomposition is made.
-        values: The maps by scope.
+        settings: Options of the decomposition.
+        values: Maps by scope.
     """
     assert record.routing is not None
     n_channels = record.routing.shape[1] + 1
@@ -269,13 +274,15 @@ def expert_norms(
 def with_experts(
     decomposition: Decomposition, record: LayerRecord, settings: Settings, experts: Sequence[int]
 ) -> tuple[Decomposition, dict[str, Float[Tensor, " query"]]]:
-    """A record's decomposition with the vectors through some experts, then through none; and how far all of them miss the parts.
+    """Decomposition of a record with the vectors through some experts, then through none; and errors of the sum over all experts.
+
+    The error of a query is the largest norm of the difference from the contributions, relative to the row's largest norm.
 
     Args:
-        decomposition: Of the record.
+        decomposition: Decomposition of the record.
         record: One layer of one sequence.
-        settings: How the decomposition is made.
-        experts: Numbers of the experts whose vectors are kept.
+        settings: Options of the decomposition.
+        experts: Numbers of the experts whose vectors are stored.
     """
     parts = {scope: decomposition.parts(scope) for scope in decomposition.scopes}
     vectors = {scope: of.new_zeros(len(experts) + 1, *of.shape) for scope, of in parts.items()}
@@ -294,28 +301,28 @@ def with_experts(
 
 @dataclass(frozen=True)
 class ScoredHeads:
-    """Some heads of one sequence's record: `softmax(scale * query key^T)` over the keys with a weight is `pattern`."""
+    """Some heads of one sequence: `softmax(scale * query key^T)` over the keys with a non-zero weight is `pattern`."""
 
     query: Float[Tensor, "head query d_head"]
     key: Float[Tensor, "head key d_head"]
     pattern: Float[Tensor, "head query key"]
     scale: float
     error: float
-    """The largest difference of a weight."""
+    """Largest difference of a weight of the softmax from the pattern."""
 
 
 def scored_heads(record: LayerRecord, heads: Sequence[int], scale: float) -> ScoredHeads:
-    """Queries, keys and pattern of these heads, with the scale under which the three belong together.
+    """Queries, keys and pattern of some heads, with the scale that relates them.
 
-    That is the model's own, or 1 where its queries were multiplied by it before they are shown (OPT): of the two the one
-    whose softmax is nearer to the pattern, which is the run's own and so decides.
+    The scale is the model's own, or 1 if the hooked queries are already multiplied by it (OPT). The one whose softmax is nearer
+    to the pattern of the forward pass is taken.
 
     Args:
-        record: The run, with queries and keys.
+        record: Layer record with queries and keys.
         heads: Numbers of the heads.
-        scale: The model's own.
+        scale: The model's attention scale.
     """
-    assert record.query is not None and record.key is not None, "the run was opened without queries and keys"
+    assert record.query is not None and record.key is not None, "the record has no queries and keys"
     shared = record.query.shape[1] // record.key.shape[1]
     query = record.query[:, list(heads)].transpose(0, 1)
     key = record.key.repeat_interleave(shared, dim=1)[:, list(heads)].transpose(0, 1)
@@ -327,6 +334,6 @@ def scored_heads(record: LayerRecord, heads: Sequence[int], scale: float) -> Sco
 
 
 def _softmax_error(scores: Float[Tensor, "head query key"], pattern: Float[Tensor, "head query key"]) -> float:
-    """Over the keys with a weight; rows that see nothing have no softmax."""
+    """Largest error over the keys with a non-zero weight; rows without any weight have no softmax."""
     weights = scores.masked_fill(pattern == 0, -torch.inf).softmax(dim=-1)
     return float((weights.nan_to_num(0.0) - pattern).abs().max())

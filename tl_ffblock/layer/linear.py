@@ -1,7 +1,8 @@
-"""One layer at one run as a linear map: value, jvp, vjp and constant of every step.
+"""One layer of one forward pass as a linear map: value, jvp, vjp and constant of every step.
 
-With pattern, norm scales, router weights and path coefficients those of the run, a layer is linear in what flows, up to
-constants. C is the centring, s the scale, r, u B and A the path coefficients (activations.py):
+Attention pattern, norm scales, router weights and path coefficients are those of the forward pass. With these fixed, a layer is
+linear in its input vectors, up to constants. C is the centring, s the scale; r, u B and A are the path coefficients
+(activations.py):
 
     step       jvp of v                                     constant   vjp of a cotangent g
     add        v1 + v2                                                 g to both operands
@@ -10,21 +11,23 @@ constants. C is the centring, s the scale, r, u B and A the path coefficients (a
       gated    (u B * v W_gate + A * v W_in) W_out          biases     ((g W_out^T) u B) W_gate^T + ((g W_out^T) A) W_in^T
     attend     sum_h P_ij v_j W_V^h W_O^h                   eq. 21     of cell (i, j): sum_h P_ij <v_j - constant, W_O^h g_i>
 
-The jvp takes a vector as a sum (`Parts`): every source token's part through the linear map, constants to the bias part.
-The vjp leads from a target's derivative by the layer's output to that by every scope and by the input. If g is the derivative
-at a scope, `F_i(x_j)` carries `<F_i(x_j), g_i>` of the target; that takes one vjp and no vectors, whatever the number of
-pairs. A new kind of step is one more arm in `value`, `jvp` and `_vjp_of`, and one in the plan of fast/vector_norms.py. Equation
-numbers are those of Kobayashi et al. 2024.
+The jvp maps a vector that is a sum (`Parts`): each source token's contribution through the linear map, constants into the bias
+part. The vjp maps a target's derivative by the layer's output to its derivatives by every scope and by the layer's input. If g
+is the derivative at a scope, `<F_i(x_j), g_i>` is the attribution of the target to `F_i(x_j)`. That takes one vjp and no
+contribution vectors, whatever the number of pairs. A new kind of step needs one more case in `value`, `jvp` and `_vjp_of`, and
+one in fast/vector_norms.py. Equation numbers are those of Kobayashi et al. 2024.
 
-`Decomposition` is the reference implementation: every source token goes through the jvp alone, and after every step the sum of
-the parts can be compared with the model's own tensor. `fast/vector_norms.py` gives the norms of the same vectors without making them.
+`Decomposition` is the reference implementation: it maps each source token's vector by the jvp. After every step the sum of the
+contributions can be compared with the model's own tensor. `fast/vector_norms.py` computes the norms of the same vectors without
+making them.
 
-At the end of the file are values that keep their numbers and get another vjp, for a backward pass through replaced local rules:
+The autograd functions at the end of the file keep their value in the forward pass and replace the vjp, for backward passes with
+linearised rules:
 
 * `carried(value, form)` is `value`; its cotangent goes to `form`, a local linear form of equal value. `normed` and `activated`
-  are the same for the linearised norm and activation of every layer, whose backward passes keep the coefficients alone.
+  do the same for the linearised norm and activation of a layer; their backward passes store the coefficients only.
 * A **gate of ones** is a leaf of zeros, one number per position: `scaled(x, gate)` is `x (1 + gate)` and `added(y, gate, b)` is
-  `y + gate b`, at a gate of zero x and y themselves. A target's derivative by a gate is the share of what the gate
+  `y + gate b`, at a gate of zero x and y themselves. A target's derivative by a gate is the attribution to what the gate
   multiplies: `df/d gate = <x, df/dx>`, `<b, df/dy>` (gradient x input; Michel et al. 2019).
 """
 
@@ -60,37 +63,37 @@ from tl_ffblock.result import Result, Values, long_form
 from tl_ffblock.signatures import strict
 
 CANCELLED = 1e-3
-"""Below this share of its largest term a sum has cancelled."""
+"""A sum has cancelled if its norm is below this fraction of its largest term's norm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts(Values):
-    """A vector at every query, written as a sum over source tokens, bias and remainder.
+    """Vectors of all queries at one scope, each a sum over source tokens, bias part and remainder.
 
-    `y_i = sum_j F_i(x_j) + b_i + e_i`: e is the effect of edits made inside the block, else zero.
+    `y_i = sum_j F_i(x_j) + b_i + e_i`. e is the effect of edits made inside the block, else zero.
     """
 
     tokens: Float[Tensor, "query key d"]
     bias: Float[Tensor, "query d"]
     remainder: Float[Tensor, "query d"] | None = None
-    """None stands for zero: no edit inside the block."""
+    """None means zero: no edit inside the block."""
 
     def total(self) -> Float[Tensor, "query d"]:
-        """The sum of all parts."""
+        """Sum over source tokens, bias part and remainder, [query d]."""
         total = self.tokens.sum(dim=1) + self.bias
         return total if self.remainder is None else total + self.remainder
 
     def error(self, whole: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
-        """Relative completeness error: what the parts' sum misses, by the norm of the model's own tensor.
+        """Relative completeness error [query]: `||total - whole|| / ||whole||`.
 
-        Where that tensor is less than a thousandth of what cancels in it (all contributions subtracted
-        by a hook, say), rounding is all that is left, and a thousandth of the largest term stands for it.
+        A norm of `whole` below `CANCELLED` of the largest term's norm is replaced by this bound. Such a tensor has cancelled,
+        as if a hook had subtracted all contributions, and only rounding remains in it.
         """
         terms = torch.stack([self.tokens.sum(dim=1), self.bias, *([] if self.remainder is None else [self.remainder])])
         return completeness_errors(terms, whole)
 
     def map(self, linear: Callable[[Tensor], Tensor]) -> "Parts":
-        """Apply a linear function of query and last axis to every part; it gets `[query player d]`."""
+        """Result of a linear function of query and last axis on every part; the function gets `[query player d]`."""
         remainder = None if self.remainder is None else linear(self.remainder[:, None])[:, 0]
         return Parts(linear(self.tokens), linear(self.bias[:, None])[:, 0], remainder)
 
@@ -105,12 +108,12 @@ def completeness_errors(
     whole: Float[Tensor, "*shape d"],
     sizes: Float[Tensor, "term ..."] | None = None,
 ) -> Float[Tensor, "*shape"]:
-    """The relative completeness error (`Parts.error`) of sums of some terms, for one scope or for several at once.
+    """Relative completeness errors (`Parts.error`) of sums of terms, for one scope or several at once.
 
     Args:
-        terms: What is summed.
+        terms: Terms of each sum.
         whole: The model's own tensors.
-        sizes: The terms' norms, where they are known.
+        sizes: Norms of the terms; None computes them.
     """
     largest = (terms.norm(dim=-1) if sizes is None else sizes).amax(dim=0)
     size = torch.maximum(whole.norm(dim=-1), CANCELLED * largest)
@@ -118,22 +121,22 @@ def completeness_errors(
 
 
 def alone(x: Float[Tensor, "query d"]) -> Parts:
-    """X as the only part of every query: the "key" axis has length one."""
+    """Parts with x as the only contribution of every query; the "key" axis has length one."""
     return Parts(x[:, None], torch.zeros_like(x))
 
 
 def residual(x: Float[Tensor, "query d"], queries: Int[Tensor, " query"], n_keys: int) -> Parts:
-    """x_i as the part of key j = i: the residual connection (eq. 26-27)."""
+    """Contributions of the residual connection: x_i at key j = i, zero elsewhere (eq. 26-27)."""
     tokens = x.new_zeros(len(x), n_keys, x.shape[-1])
     tokens[torch.arange(len(x), device=x.device), queries] = x
     return Parts(tokens, torch.zeros_like(x))
 
 
 def attend(record: LayerRecord, *, value_bias: str) -> Parts:
-    """Attention as a sum over source tokens (eq. 18-21).
+    """Attention output as a sum over source tokens (eq. 18-21).
 
-    `F_i(x_j) = sum_h alpha[h,i,j] v[h,j] W_O[h]` with v without its constant, see `token_values`. The
-    constant goes to the bias times the row sum of the pattern: 1 unless there are attention sinks.
+    `F_i(x_j) = sum_h alpha[h,i,j] v[h,j] W_O[h]` with v without its constant, see `token_values`. The constant goes to the bias
+    part, times the row sum of the pattern, which is 1 unless there are attention sinks.
     """
     value, constant = token_values(record, value_bias)
     written = einsum(value, record.block.attention.w_o, "key head d_head, head d_head d -> head key d")
@@ -144,57 +147,62 @@ def attend(record: LayerRecord, *, value_bias: str) -> Parts:
 def token_values(
     record: LayerRecord, value_bias: str
 ) -> tuple[Float[Tensor, "key head d_head"], Float[Tensor, "head d_head"]]:
-    """The values that tokens contribute, for every head, and the constant taken out of them.
+    """Value vectors of all heads without their constant, and that constant.
 
-    The constant is b_V and the norm's beta through W_V (eq. 7, 21); `value_bias="token"` leaves it in.
+    The constant is b_V and the shift (beta) of the norm before attention, multiplied by W_V (eq. 7, 21). With
+    `value_bias="token"` it stays in the values, and the constant is zero.
     """
     constant = value_constant(record, value_bias)
     return record.head_values - constant, constant
 
 
 def value_constant(record: LayerRecord, value_bias: str) -> Float[Tensor, "head d_head"]:
-    """What of every value is the bias part's and no token's."""
+    """Constant of the value vectors, which belongs to the bias part; zero with `value_bias="token"`."""
     learned = record.block.value_constant
     return torch.zeros_like(learned) if value_bias == "token" else learned
 
 
 def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) -> Float[Tensor, "query d"]:
-    """`sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O`."""
+    """Bias part of attention: `sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O` (eq. 21)."""
     weights = record.block.attention
     written = einsum(constant, weights.w_o, "head d_head, head d_head d -> head d")
     return einsum(record.pattern_sums, written, "head query, head d -> query d") + weights.b_o
 
 
 def normalise(parts: Parts, norm: Norm, scale: Float[Tensor, "query 1"]) -> Parts:
-    """LayerNorm or RMSNorm with the scale of the real, whole vector (eq. 28-34); beta joins the bias."""
+    """Parts after LayerNorm or RMSNorm with the scale of the whole vector (eq. 28-34); the shift goes to the bias part."""
     scaled = parts.map(lambda vector: norm.linear(vector) / scale[:, None])
     return replace(scaled, bias=scaled.bias + norm.shift)
 
 
 def project(parts: Parts, weight: Float[Tensor, "d e"], bias: Float[Tensor, " e"]) -> Parts:
-    """A linear layer; its bias joins the bias part."""
+    """Parts after a linear layer; its bias goes to the bias part."""
     mapped = parts.map(lambda vector: vector @ weight)
     return replace(mapped, bias=mapped.bias + bias)
 
 
 def weigh(parts: Parts, weight: Float[Tensor, "query d"]) -> Parts:
-    """Multiply every part of a query elementwise by the same weights."""
+    """Parts of each query times the same weights, elementwise."""
     return parts.map(lambda vector: vector * weight[:, None])
 
 
 def reconcile(parts: Parts, whole: Float[Tensor, "query d"], rtol: float) -> Parts:
-    """Give the remainder what is missing to the model's own tensor, at queries where more than rtol is."""
+    """Parts whose remainder also has the gap to the model's own tensor, at queries where the relative gap exceeds `rtol`."""
     gap = whole - parts.total()
     gap = gap * (parts.error(whole) > rtol)[:, None]
     return replace(parts, remainder=gap if parts.remainder is None else parts.remainder + gap)
 
 
 def captum_shares(activation: Activation, players: Sequence[Parts], n_steps: int) -> Parts:
-    """Attribute the activation's output to the players of its pre-activation(s) by captum's Gauss-Legendre rule (appendix E).
+    """Attributions of the activation's output to the terms of its pre-activation(s), by Captum's Gauss-Legendre rule (appendix E).
 
-    The players of one position are one example: tokens, bias and remainder by neuron. The function
-    is the sum of all neurons' outputs, whose gradient with respect to a player's neuron is that
-    neuron's own, so one call gives all attributions.
+    The terms at one position are one example: tokens, bias and remainder by neuron. The function is the sum of all neurons'
+    outputs. Its gradient by a term at one neuron depends on that neuron only, so one call gives all attributions.
+
+    Args:
+        activation: The activation function.
+        players: Terms of the pre-activation, and of the linear branch of a gated feed-forward.
+        n_steps: Quadrature nodes.
     """
     from captum.attr import IntegratedGradients
 
@@ -221,33 +229,33 @@ def captum_shares(activation: Activation, players: Sequence[Parts], n_steps: int
 
 @dataclass(frozen=True)
 class LinearNorm:
-    """The derivative of a norm at every position of one run.
+    """Derivative of a norm at every position of one forward pass.
 
     With n = C x / s the derivative of `gain * n + shift` is
 
         frozen scale    J v = gain * C v / s
         its gradient    J v = gain * (C v - n mean(n * C v)) / s
 
-    since `ds = mean(n * C v)`. C is symmetric, so J's transpose has the same form with the gain first.
+    since `ds = mean(n * C v)`. C is symmetric, so the transpose of J has the same form with the gain first.
     """
 
     norm: Norm
     scale: Float[Tensor, "pos 1"]
     normalised: Float[Tensor, "pos d"] | None = None
-    """n, where the scale is not constant."""
+    """n; None if the scale is constant."""
 
     @classmethod
     def of(cls, norm: Norm, x: Float[Tensor, "pos d"], *, frozen: bool) -> "LinearNorm":
-        """The derivative at the norm's input x, with the scale as a constant or not."""
+        """Derivative at the norm's input x, with the scale as a constant (`frozen`) or as a function of x."""
         centred, scale = norm.centred_and_scale(x)
         return cls(norm, scale, None if frozen or not norm.divides else centred / scale)
 
     def jvp(self, tangent: Float[Tensor, "pos *more d"]) -> Float[Tensor, "pos *more d"]:
-        """`J v`."""
+        """`J v`, of the shape of v."""
         return self._core(tangent) * self.norm.gain
 
     def vjp(self, cotangent: Float[Tensor, "pos *more d"]) -> Float[Tensor, "pos *more d"]:
-        """`J^T g`."""
+        """`J^T g`, of the shape of g."""
         return self._core(cotangent * self.norm.gain)
 
     def _core(self, v: Tensor) -> Tensor:
@@ -261,13 +269,13 @@ class LinearNorm:
 
 
 class LinearLayer:
-    """One layer at one run, frozen.
+    """One layer of one forward pass, linearised.
 
     Args:
-        record: The run of one sequence.
-        settings: How the decomposition is made.
-        attention: Attention's output as a sum; None means over all source tokens (`attend`).
-        entering: The layer's input as a sum; None means of every query's own token (`residual`).
+        record: The layer record of one sequence.
+        settings: Options of the decomposition.
+        attention: Attention output as a sum; None means over all source tokens (`attend`).
+        entering: The layer's input as a sum; None means each query's own token (`residual`).
     """
 
     def __init__(
@@ -280,16 +288,16 @@ class LinearLayer:
         self.record = record
         self.block = record.block
         self.settings = settings
-        # The steps up to the layer's output, which the vjp takes.
+        # Steps up to the layer's output, which the vjp propagates through.
         self.steps = steps_to_output(record.block.order)
-        # Path coefficients at every query by number of the expert, as far as they were made.
+        # Cache of path coefficients at all queries, by number of the expert.
         self.paths: dict[int, PathCoefficients] = {}
         self._attention = attention
         self._entering = entering
 
     @torch.no_grad()
     def value(self, operation: Operation) -> Float[Tensor, "query d"]:
-        """What a step makes of the model's own tensors."""
+        """Output of a step, computed from the model's own tensors."""
         record, attention = self.record, self.block.attention
         match operation:
             case Attend():
@@ -309,13 +317,13 @@ class LinearLayer:
                 return total
 
     def parts(self, asked: Sequence[str] | None = None) -> dict[str, Parts]:
-        """Every scope's vector as a sum, in the model's order: the jvp of all source tokens, with constants.
+        """Vectors of every scope as sums, in the model's order: the jvp of all source tokens, with constants.
 
-        The norm before attention is not among these steps: it is taken at the keys, where a token is still
-        alone, and the values after it were captured.
+        The norm before attention is not among these steps. It is applied at the keys, where tokens are not mixed yet, and
+        values were captured after it.
 
         Args:
-            asked: Scopes, with the last of which it ends; None means all.
+            asked: Scopes after the last of which the computation ends; None means all scopes of the order.
         """
         done: dict[str, Parts] = {}
         for step in STEPS[self.block.order]:
@@ -325,7 +333,7 @@ class LinearLayer:
         return done
 
     def jvp(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
-        """One step of the scopes before it: of every part, with the step's constant in the bias part."""
+        """Parts after one step, from those of the scopes before it; the step's constant is in the bias part."""
 
         def operand(name: str) -> Parts:
             return self.input() if name == INPUT else done[name]
@@ -342,16 +350,21 @@ class LinearLayer:
                 return self.feed_forward(operand(of), self.record.tensor(of))
 
     def settle(self, scope: str, parts: Parts) -> Parts:
-        """With edits inside the block: what the edit added becomes the remainder."""
+        """Parts of a scope; if the block was edited, the effect of the edit becomes the remainder."""
         return reconcile(parts, self.record.whole[scope], self.settings.rtol) if self.record.edited else parts
 
     def input(self) -> Parts:
-        """The layer's input, all of it its own token's."""
+        """The layer's input as a sum: all of it is the contribution of the query's own token."""
         record, given = self.record, self._entering
         return residual(record.tensor(INPUT), record.queries, len(record.resid_pre)) if given is None else given
 
     def feed_forward(self, parts: Parts, x: Float[Tensor, "query d"]) -> Parts:
-        """Feed-forward of parts whose whole is x; experts each on their own, weighed by the frozen router."""
+        """Parts after the feed-forward. Experts are summed with the fixed router weights.
+
+        Args:
+            parts: The feed-forward's input as a sum.
+            x: The model's own tensor of that input.
+        """
         out = None
         for number, ff, weight in self.record.feed_forwards():
             dense = project(self.neuron_shares(parts, number, ff, x), ff.w_out, ff.b_out)
@@ -362,7 +375,7 @@ class LinearLayer:
         return Parts(torch.zeros_like(parts.tokens), torch.zeros_like(parts.bias)) if out is None else out
 
     def neuron_shares(self, parts: Parts, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> Parts:
-        """Every neuron's output as a sum over source tokens: Integrated Gradients through the activation (eq. 12-14, 44)."""
+        """Activations of all neurons as sums over source tokens: Integrated Gradients through the activation (eq. 12-14, 44)."""
         pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
         players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
@@ -372,7 +385,7 @@ class LinearLayer:
         return replace(shared, bias=shared.bias + path.baseline)
 
     def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
-        """What Integrated Gradients multiplies the parts of the pre-activations by, for the expert of a number."""
+        """Path coefficients of Integrated Gradients at all queries, of the expert of a number."""
         if number not in self.paths:
             self.paths[number] = ff.activation.coefficients(*self.record.pre_activations(ff, x))
         return self.paths[number]
@@ -384,19 +397,19 @@ class LinearLayer:
         bias: Float[Tensor, " d_mlp"],
         real: Float[Tensor, "query d_mlp"],
     ) -> Parts:
-        """The parts of a pre-activation, whose real value is known."""
+        """Terms of a pre-activation; if the block was edited, the gap to its value `real` becomes the remainder."""
         players = project(parts, weight, bias)
         return reconcile(players, real, self.settings.rtol) if self.record.edited else players
 
     def vjp(self, by_output: Float[Tensor, "query d"]) -> dict[str, Float[Tensor, "query d"]]:
-        """A target's derivative by the tensor at every scope and by the layer's input, from that by its output.
+        """Derivatives of a target by the tensor at every scope and by the layer's input, from that by the layer's output.
 
-        All positions are queries.
+        The record must have all positions as queries.
         """
         return self._pull(self.steps[-1].scope, by_output, to_keys=True)
 
     def vjp_cells(self, scope: str, by_scope: Float[Tensor, "query d"]) -> Float[Tensor, "query key"]:
-        """`<F_i(x_j), g_i>` at a scope, signed: what each contribution carries to the target whose derivative g is."""
+        """Attributions `<F_i(x_j), g_i>` at a scope [query key], signed; g is the target's derivative by the scope's tensor."""
         record, found = self.record, self._pull(scope, by_scope, to_keys=False)
         cells = by_scope.new_zeros(len(by_scope), len(record.resid_pre))
         (attend_step,) = (step for step in self.steps if isinstance(step.operation, Attend))
@@ -407,7 +420,7 @@ class LinearLayer:
         return cells
 
     def _pull(self, scope: str, by_scope: Tensor, *, to_keys: bool) -> dict[str, Tensor]:
-        """Derivatives by all that a scope is made of, in its own row; with what attention reads at keys if asked."""
+        """Derivatives by all operands of a scope in its own row; with `to_keys` also by attention's input at the keys."""
         found = {scope: by_scope}
         for step in reversed(self.steps):
             if step.scope in found and (to_keys or not isinstance(step.operation, Attend)):
@@ -430,13 +443,13 @@ class LinearLayer:
         return einsum(cotangent, self.block.attention.w_o, "query d, head e d -> query head e")
 
     def attention_cells(self, cotangent: Float[Tensor, "query d"]) -> Float[Tensor, "query key"]:
-        """`sum_h P_ij <v_j - constant, W_O^h g_i>`: what every source token's part of attention carries."""
+        """Attributions to each source token's contribution by attention: `sum_h P_ij <v_j - constant, W_O^h g_i>`."""
         values = self.record.head_values - self.block.value_constant
         products = einsum(self._by_head(cotangent), values, "query head e, key head e -> head query key")
         return (self.record.pattern * products).sum(dim=0)
 
     def vjp_attention(self, cotangent: Float[Tensor, "query d"]) -> Float[Tensor, "key d"]:
-        """By what attention reads at each key, through its values."""
+        """Derivatives by attention's input at each key, through its values."""
         w_v = self.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(cotangent), "head query key, query head e -> key head e")
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
@@ -445,7 +458,7 @@ class LinearLayer:
     def vjp_feed_forward(
         self, cotangent: Float[Tensor, "query d"], x: Float[Tensor, "query d"]
     ) -> Float[Tensor, "query d"]:
-        """By what the feed-forward reads, x."""
+        """Derivatives by the feed-forward's input x."""
         total = torch.zeros_like(cotangent)
         for number, ff, weight in self.record.feed_forwards():
             by_post = (cotangent if weight is None else cotangent * weight[:, None]) @ ff.w_out.T
@@ -457,75 +470,105 @@ class LinearLayer:
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class Decomposition(Result):
-    """One layer's vectors of one sequence: parts, bias, remainder and the model's own tensor, by scope.
+    """Contribution vectors of one layer and one sequence, by scope: parts, bias part, remainder and the model's own tensor.
 
-    For every scope and query: `parts.sum(1) + bias + remainder = whole`, up to `completeness`.
+    At every scope and query `parts.sum(1) + bias + remainder = whole`, up to the error that `completeness` gives.
     """
 
     layer: int
     order: Order
     queries: tuple[int, ...]
-    """Position of each row."""
+    """Positions of the rows."""
     sums: Mapping[str, Parts]
-    """By scope; `parts(scope)`, `bias(scope)` and `remainder(scope)` read them."""
+    """Sums by scope; `parts(scope)`, `bias(scope)` and `remainder(scope)` return their tensors."""
     tensors: Mapping[str, Float[Tensor, "query d_model"]]
-    """By scope, the model's own; `whole(scope)` reads them."""
+    """The model's own tensors by scope; `whole(scope)` returns them."""
     channels: tuple[str, ...] = ()
-    """Names of the head axis of `heads`: "head 0", ..., and "residual", last; empty where heads were not asked for."""
+    """Names of the first axis of `heads`: "head 0", ..., and "residual", last; empty if heads were not asked for."""
     by_head: Mapping[str, Float[Tensor, "head query key d_model"]] = field(default_factory=dict)
-    """By scope; `heads(scope)` reads them."""
+    """Vectors through each head, by scope; `heads(scope)` returns them."""
     expert_channels: tuple[str, ...] = ()
-    """Names of the first axis of `experts`: "expert 0", ..., and "no expert", last; empty where experts were not asked for."""
+    """Names of the first axis of `experts`: "expert 0", ..., and "no expert", last; empty if experts were not asked for."""
     by_expert: Mapping[str, Float[Tensor, "expert query key d_model"]] = field(default_factory=dict)
-    """By scope; `experts(scope)` reads them."""
+    """Vectors through each expert, by scope; `experts(scope)` returns them."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes in sequence."""
+        """Names of the scopes, in sequence."""
         return tuple(self.sums)
 
     def parts(self, scope: str) -> Float[Tensor, "query key d_model"]:
-        """The vectors `F_i(x_j)`."""
+        """Contribution vectors `F_i(x_j)` of source token j to query i.
+
+        Raises:
+            ScopeKeyError: if the layer has no such scope.
+        """
         return self._at(scope).tokens
 
     def heads(self, scope: str) -> Float[Tensor, "head query key d_model"]:
-        """The vectors through each head, then the residual connection, as `channels` names them; they sum to `parts`.
+        """Contribution vectors through each head, then the residual connection, in the order of `channels`.
+
+        With all heads they sum to `parts`.
 
         Raises:
+            ScopeKeyError: if the layer has no such scope.
             InputError: if heads were not asked for.
         """
         self._at(scope)
         if not self.by_head:
-            raise InputError("no heads here: decompose(model, input, layer=..., heads=True) keeps their vectors.")
+            raise InputError(
+                "no heads here. Use decompose(model, input, layer=..., heads=True), which keeps their vectors."
+            )
         return self.by_head[scope]
 
     def experts(self, scope: str) -> Float[Tensor, "expert query key d_model"]:
-        """The vectors through each expert, then through none, as `expert_channels` names them; with all experts they sum to `parts`.
+        """Contribution vectors through each expert, then through none, in the order of `expert_channels`.
+
+        With all experts they sum to `parts`.
 
         Raises:
+            ScopeKeyError: if the layer has no such scope.
             InputError: if experts were not asked for.
         """
         self._at(scope)
         if not self.by_expert:
-            raise InputError("no experts here: decompose(model, input, layer=..., experts=True) keeps their vectors.")
+            raise InputError(
+                "no experts here. Use decompose(model, input, layer=..., experts=True), which keeps their vectors."
+            )
         return self.by_expert[scope]
 
     def bias(self, scope: str) -> Float[Tensor, "query d_model"]:
-        """The bias part."""
+        """Bias part b_i, the contribution of no token.
+
+        Raises:
+            ScopeKeyError: if the layer has no such scope.
+        """
         return self._at(scope).bias
 
     def remainder(self, scope: str) -> Float[Tensor, "query d_model"]:
-        """The effect of edits that other hooks made inside the block, else zero."""
+        """Effect of edits that user hooks made inside the block, else zero.
+
+        Raises:
+            ScopeKeyError: if the layer has no such scope.
+        """
         part = self._at(scope)
         return torch.zeros_like(part.bias) if part.remainder is None else part.remainder
 
     def whole(self, scope: str) -> Float[Tensor, "query d_model"]:
-        """The model's own tensor at this point."""
+        """The model's own tensor at this scope.
+
+        Raises:
+            ScopeKeyError: if the layer has no such scope.
+        """
         self._at(scope)
         return self.tensors[scope]
 
     def completeness(self, scope: str) -> Float[Tensor, " query"]:
-        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||` (`Parts.error`)."""
+        """Relative completeness error `||sum of parts + bias + remainder - whole|| / ||whole||` (see `Parts.error`).
+
+        Raises:
+            ScopeKeyError: if the layer has no such scope.
+        """
         return self._at(scope).error(self.whole(scope))
 
     def _at(self, scope: str) -> Parts:
@@ -534,7 +577,7 @@ class Decomposition(Result):
         return self.sums[scope]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per scope, query and key: the layer, and as the value the norm of the contribution."""
+        """One row per scope, query and key: the layer, and as value the norm of the contribution vector."""
         norms = torch.stack([sums.tokens.norm(dim=-1) for sums in self.sums.values()])[:, None]
         axes: dict[str, Sequence[int | str]] = {
             "scope": self.scopes,
@@ -551,7 +594,7 @@ class Decomposition(Result):
 
 
 def decompose_record(record: LayerRecord, settings: Settings) -> Decomposition:
-    """All scopes of one sequence's record (without batch axis)."""
+    """Decomposition of one sequence's record (no batch axis) at all scopes."""
     sums, queries = LinearLayer(record, settings).parts(), tuple(record.queries.tolist())
     return Decomposition(record.layer, record.block.order, queries, sums, record.whole)
 
@@ -562,24 +605,24 @@ def carried(value: Float[Tensor, "*shape"], form: Float[Tensor, "*shape"]) -> Fl
 
 
 def scaled(x: Float[Tensor, "..."], gate: Float[Tensor, "batch pos"]) -> Float[Tensor, "..."]:
-    """`x` with a gate of ones on it; x is [batch pos ...], or laid out so in memory."""
+    """`x` with a gate of ones on it; x is [batch pos ...], or has this memory layout."""
     return _linearised(x.detach(), partial(_vjp_of_gate, gate.shape), [x, gate], x.detach())
 
 
 def added(
     y: Float[Tensor, "..."], gate: Float[Tensor, "*position"], bias: Float[Tensor, " width"]
 ) -> Float[Tensor, "..."]:
-    """`y` with a gate of ones on a bias that is in it; y is [batch pos width], or laid out so in memory."""
+    """`y` with a gate of ones on a bias that it contains; y is [batch pos width], or has this memory layout."""
     gated = _linearised(y.detach(), partial(_vjp_of_bias, gate.shape), [y, gate], bias.to(y))
-    return gated.clone()  # what follows a bias may be added to in place (Falcon)
+    return gated.clone()  # the model may add in place to the output of a bias (Falcon)
 
 
 def normed(
     value: Float[Tensor, "..."], norm: Norm, x: Float[Tensor, "*lead d"]
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "*lead d"]]:
-    """A norm's output, and its form that is linear in the input: the scale is the run's own number (eq. 28-34 for one part).
+    """A norm's output with the vjp of its linear form, and that form without a vjp.
 
-    `value` comes back with the form's vjp, the form without any.
+    The form is linear in the input: the scale is a constant of the forward pass (eq. 28-34 for one part).
     """
     wide = x.to(norm.gain.dtype)
     with torch.no_grad():
@@ -594,7 +637,7 @@ def activated(
     pre: Float[Tensor, "*shape"],
     pre_linear: Float[Tensor, "*shape"] | None,
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "*shape"]]:
-    """An activation's output with the vjp of `shared`, and that form without any."""
+    """An activation's output with the vjp of `shared`, and that linear form without a vjp."""
     inputs = [pre] if pre_linear is None else [pre, pre_linear]
     onward = _linearised(value.detach(), _vjp_of_products, inputs, *coefficients.factors)
     with torch.no_grad():
@@ -604,14 +647,14 @@ def activated(
 def shared(
     coefficients: PathCoefficients, pre: Float[Tensor, "*shape"], pre_linear: Float[Tensor, "*shape"] | None
 ) -> Float[Tensor, "*shape"]:
-    """An activation's output as the linear form of its pre-activations that Integrated Gradients make of it."""
+    """An activation's output as the linear form of its pre-activations given by Integrated Gradients."""
     form = pre * coefficients.on_pre + coefficients.baseline
     on_linear = coefficients.on_linear
     return form if pre_linear is None or on_linear is None else torch.addcmul(form, pre_linear, on_linear)
 
 
 def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """An elementwise function's output as `x (g(x) / x)`, for g(0) = 0: its Integrated Gradients from zero."""
+    """Output of an elementwise function g with g(0) = 0 and g'(0) = 1, as `x (g(x) / x)`: Integrated Gradients from zero."""
     slope = value.detach() / torch.where(x == 0, 1, x.detach())
     return x * torch.where(x.detach() == 0, 1, slope)
 
@@ -623,7 +666,7 @@ def _linearised(
 
 
 class _Linearised(torch.autograd.Function):
-    """A value whose cotangent goes to some inputs as `vjp(cotangent, *constants)` says, whatever made the value."""
+    """A value whose cotangent goes to the inputs by `vjp(cotangent, *constants)`, whatever computed the value."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], n: int, *tensors: Tensor) -> Tensor:

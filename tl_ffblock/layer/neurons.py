@@ -1,17 +1,17 @@
-"""Single neurons of a feed-forward: their keys and values, their coefficients in a run, and what these are made of.
+"""Single neurons of a feed-forward: keys, values, activations, and the attribution of an activation to source tokens.
 
-A neuron writes `m_n v_n` into the feed-forward's output: its coefficient m_n times its value, a row of W_out
-(Geva et al. 2021). `m_n = g(k_n x + b_n)`, gated `g(k_n x + b_n) (k'_n x + b'_n)` with two keys. Experts' neurons are
-numbered one expert after the other, and what the router multiplies an expert by is part of the coefficient; so always
+A neuron adds `m_n v_n` to the feed-forward's output: its activation m_n (memory coefficient in Geva et al. 2021) times its
+value v_n, a row of W_out. `m_n = g(k_n x + b_n)`, gated `g(k_n x + b_n) (k'_n x + b'_n)` with two keys. Neurons of experts are
+numbered one expert after the other, and the router's weight is a factor of the activation, so that always
 
-    sum_n m_n v_n + b_out = the feed-forward's output      (b_out weighed by the router, too)
+    sum_n m_n v_n + b_out = the feed-forward's output      (b_out weighted by the router, too)
 
-The coefficient is one number of the layer's decomposition before W_out, so by the same Integrated Gradients (eq. 12-14 of
-Kobayashi et al. 2024) it is a sum over source tokens and a bias,
+By the same Integrated Gradients as the layer's decomposition (eq. 12-14 of Kobayashi et al. 2024), an activation is a sum over
+source tokens and a bias,
 
     m_n = sum_j m_n(j) + m_n(bias)        so that        F(x_j) = sum_n m_n(j) v_n ,
 
-and along the direction u = F(x_j) / ||F(x_j)|| of that part every neuron has a signed share
+and along the direction u = F(x_j) / ||F(x_j)|| of this contribution every neuron has a signed attribution
 
     s_n(j) = m_n(j) <v_n, u> ,            sum_n s_n(j) = ||F(x_j)|| .
 """
@@ -27,20 +27,20 @@ from tl_ffblock.layer.linear import LinearLayer, Parts, reconcile, weigh
 from tl_ffblock.layer.records import Block, LayerRecord, Settings, feed_forwards as feed_forwards
 from tl_ffblock.layer.scopes import feed_step
 
-# Absolute error of an activation's gate in units of eps: see `coefficient_rounding`.
+# Absolute error of an activation function's gate, in units of eps; see `coefficient_rounding`.
 _GATE_ROUNDING = 4
 
 
 @dataclass(frozen=True)
 class RowNeurons:
-    """The neurons of one query's row and some of its keys; of experts those that the query was sent to.
+    """Neurons of one query's row, and their attributions for some keys; of experts only those that the query was sent to.
 
-    `numbers` count among all neurons of the layer, experts one after the other. `coefficients` are m_n, the model's own;
-    `bias_shares` m_n(bias), with the effect of edits inside the block; `token_shares` m_n(j) of the keys asked for; `shares`
-    s_n(j), in residual-stream units; `norms` ||F(x_j)||, of the vectors that the decomposition gives. `coefficient_error` says
-    how well all tokens' shares and the bias' sum to m_n, norm of the gap over all neurons by the norm of m; `share_errors` how
-    well the neurons' shares sum to the norm, relative to it. `feed` is the row's decomposition after the feed-forward, to be
-    compared with the model's tensor.
+    `numbers` count among all neurons of the layer, experts one after the other. `coefficients` are m_n, the model's own.
+    `bias_shares` are m_n(bias), including the effect of edits inside the block. `token_shares` are m_n(j) of the keys asked
+    for. `shares` are s_n(j), in residual-stream units. `norms` are ||F(x_j)|| of the decomposition's vectors.
+    `coefficient_error` is the norm, over neurons, of the gap between m and the sum of all its terms, relative to the norm of m.
+    `share_errors` are the gaps between ||F(x_j)|| and the sum of s_n(j), relative to ||F(x_j)||. `feed` is the row's
+    decomposition after the feed-forward, to compare with the model's tensor.
     """
 
     numbers: Int[Tensor, " neuron"]
@@ -55,12 +55,16 @@ class RowNeurons:
 
 
 def neuron_values(block: Block) -> Float[Tensor, "neuron d"]:
-    """What each neuron writes where its coefficient is 1: the rows of W_out."""
+    """Value vectors of all neurons: the rows of W_out."""
     return torch.cat([ff.w_out for ff in feed_forwards(block)])
 
 
 def located(block: Block, neuron: int) -> tuple[int, int]:
-    """The feed-forward or expert of a neuron, and its number in there."""
+    """Number of the feed-forward or expert of a neuron, and the neuron's number in it.
+
+    Raises:
+        IndexError: if the layer has no such neuron.
+    """
     for expert, ff in enumerate(feed_forwards(block)):
         if neuron < len(ff.w_out):
             return expert, neuron
@@ -69,18 +73,18 @@ def located(block: Block, neuron: int) -> tuple[int, int]:
 
 
 def neuron_name(block: Block, number: int) -> str:
-    """What a neuron is called, as memories are: "9:512", in a mixture of experts "9:3:512" (layer, expert, neuron)."""
+    """Name of a neuron: "9:512" (layer, neuron), in a mixture of experts "9:3:512" (layer, expert, neuron)."""
     expert, inside = located(block, number)
     return f"{block.layer}:{inside}" if len(feed_forwards(block)) == 1 else f"{block.layer}:{expert}:{inside}"
 
 
 def coefficients(record: LayerRecord) -> Float[Tensor, "query neuron"]:
-    """What every neuron's value is multiplied by; of experts that were not chosen, 0."""
+    """Activations m_n of all neurons; 0 for experts that were not chosen."""
     return torch.cat([coefficients_in(record, expert) for expert in range(len(feed_forwards(record.block)))], dim=-1)
 
 
 def coefficients_in(record: LayerRecord, expert: int) -> Float[Tensor, "query neuron"]:
-    """The same of one expert's neurons, or of those of the only feed-forward."""
+    """Activations of one expert's neurons, or of the only feed-forward's."""
     if record.routing is None:
         assert record.post is not None, "neither activations nor a router"
         return record.post
@@ -93,18 +97,19 @@ def coefficients_in(record: LayerRecord, expert: int) -> Float[Tensor, "query ne
 
 
 def coefficient_rounding(record: LayerRecord, eps: float) -> Float[Tensor, "query neuron"]:
-    """How far rounding may put a model's own coefficients from exact ones.
+    """Largest rounding error of a model's own activations m_n.
 
-    An activation is `g(s) = s Phi(s)` with a gate Phi in [0, 1], such as `(1 + erf(s / sqrt(2))) / 2` of exact GELU. The gate is
-    computed with an absolute error of some eps, however small it is, so in its tail no digit of the coefficient is exact:
+    The activation function is `g(s) = s Phi(s)` with a gate Phi in [0, 1], such as `(1 + erf(s / sqrt(2))) / 2` of exact GELU.
+    The gate is computed with an absolute error of some eps, however small it is, so in its tail no digit of m_n is exact:
 
         |fl(g(s)) - g(s)| <= 4 eps |s|        gated: 4 eps |s u|, of an expert times its weight
 
-    torch's vectorised erf (polynomial 7.1.26 of Abramowitz and Stegun) needs 2.9 of the 4 in float32; others less than 1.
+    The vectorised erf of torch (polynomial 7.1.26 of Abramowitz and Stegun) needs 2.9 of the 4 in float32; others need less
+    than 1.
 
     Args:
-        record: The run.
-        eps: Of the model's dtype, as in `torch.finfo`.
+        record: The layer record.
+        eps: Machine epsilon of the model's dtype, as in `torch.finfo`.
     """
     x, bounds = record.tensor(_operand(record)), []
     for expert, ff in enumerate(feed_forwards(record.block)):
@@ -115,10 +120,10 @@ def coefficient_rounding(record: LayerRecord, eps: float) -> Float[Tensor, "quer
 
 
 def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence[int]) -> Parts:
-    """Coefficients as sums over source tokens, [query key neuron], and a bias part.
+    """Activations m_n of some neurons as sums over source tokens, [query key neuron], and a bias part [query neuron].
 
-    Law: `parts.total() = coefficients(record)[:, neurons]`. The bias part holds what no token contributes: biases on the
-    way, and what the activation gives at zero.
+    `parts.total()` equals `coefficients(record)[:, neurons]`. The bias part has what no token contributes: biases before the
+    activation, and its value at zero.
     """
     places = [located(record.block, neuron) for neuron in neurons]
     by_expert: dict[int, list[int]] = {}
@@ -136,11 +141,11 @@ def coefficient_parts(record: LayerRecord, settings: Settings, neurons: Sequence
 
 
 def neurons_of_row(record: LayerRecord, settings: Settings, keys: Int[Tensor, " key"]) -> RowNeurons:
-    """Which neurons carry the contributions of some keys to a query.
+    """Neurons of one query's row, with their attributions for some keys.
 
     Args:
-        record: One layer of one sequence, of one query.
-        settings: How the decomposition is made.
+        record: One layer of one sequence, with one query.
+        settings: Options of the decomposition.
         keys: Positions of the source tokens.
 
     Raises:
@@ -177,9 +182,9 @@ def neurons_of_row(record: LayerRecord, settings: Settings, keys: Int[Tensor, " 
 def _parts_in(
     record: LayerRecord, settings: Settings, read: Parts, expert: int, inside: Sequence[int] | None = None
 ) -> Parts:
-    """Coefficients of neurons of one expert, or of the feed-forward, from the parts of what it reads; None means of all.
+    """Activations of neurons of one expert or feed-forward, from the parts of its input; `inside` None means all neurons.
 
-    Shares of activations times the router's weight; what edits added is the remainder.
+    They include the router's weight; the effect of edits is the remainder.
     """
     ff, some, own = feed_forwards(record.block)[expert], record, coefficients_in(record, expert)
     if inside is not None:
@@ -191,6 +196,6 @@ def _parts_in(
 
 
 def _operand(record: LayerRecord) -> str:
-    """What the feed-forward reads."""
+    """Scope that the feed-forward reads."""
     (operand,) = feed_step(record.block.order).operands
     return operand

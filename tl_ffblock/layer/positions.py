@@ -1,4 +1,4 @@
-"""Positions and layers as callers name them: whole numbers of any type, negative ones counted from the end."""
+"""Token positions and layer numbers as callers pass them: whole numbers of any type, negative ones from the end."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,21 +13,21 @@ from tl_ffblock.signatures import real, whole
 Positions: TypeAlias = Iterable[SupportsIndex] | SupportsIndex | Shaped[Tensor, "..."] | None
 """Token positions, negative ones from the end; None means all."""
 NamedPositions: TypeAlias = Mapping[str, SupportsIndex | Sequence[SupportsIndex] | Shaped[Tensor, "..."]]
-"""Positions by name that align prompts of any lengths: one for all, such as -1, or a list with one a prompt."""
+"""Positions by name, which align prompts of different lengths: one for all prompts, such as -1, or a list with one per prompt."""
 ChosenPositions: TypeAlias = Positions | str | Sequence[str]
-"""Positions by number, or names of `NamedPositions`; None means all."""
+"""Positions as numbers, or names of `NamedPositions`; None means all."""
 
 
 def positions(asked: Positions, length: int, name: str) -> list[int]:
-    """The positions asked for in a sequence, as numbers from 0, in the order and as often as they were asked for.
+    """Positions of a sequence as numbers from 0, in the order given, with repetitions.
 
     Args:
         asked: One position or several, as ints, numpy integers or integer tensors; None means all.
-        length: Tokens of the sequence.
+        length: Number of tokens in the sequence.
         name: The argument's name, for the error.
 
     Raises:
-        InputError: if none is asked for, one does not exist, or one is not a whole number (a mask of True and False).
+        InputError: if there is no position, one does not exist, or one is not a whole number (a boolean mask).
     """
     if asked is None:
         return list(range(length))
@@ -42,15 +42,15 @@ def positions(asked: Positions, length: int, name: str) -> list[int]:
 
 
 def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: str) -> int:
-    """The one position asked for in a sequence, as a number from 0.
+    """One position of a sequence as a number from 0.
 
     Args:
         asked: An int, a numpy integer or an integer tensor of one number; negative ones count from the end.
-        length: Tokens of the sequence.
+        length: Number of tokens in the sequence.
         name: The argument's name, for the error.
 
     Raises:
-        InputError: if it does not exist, or is not a whole number: None, or a list.
+        InputError: if it does not exist, or is not a whole number (None, a list).
     """
     number = whole(asked)
     if number is None or not -length <= number < length:
@@ -63,13 +63,13 @@ def one_position(asked: SupportsIndex | Shaped[Tensor, ""], length: int, name: s
 def chosen_positions(
     asked: ChosenPositions, name: str, lengths: Sequence[int], named: NamedPositions | None
 ) -> tuple[tuple[str, ...], list[list[int]]]:
-    """What was chosen of every prompt: names (none where positions were given as numbers), and by prompt their positions.
+    """Names of the chosen positions (empty for positions given as numbers), and the positions of each prompt.
 
     Args:
         asked: Positions, or names of `named`; None means all.
         name: The argument's name, for the error.
-        lengths: Tokens of each prompt.
-        named: Positions by name; None where they are chosen by number.
+        lengths: Number of tokens in each prompt.
+        named: Positions by name; None if they are given as numbers.
 
     Raises:
         InputError: if a position or a name does not exist.
@@ -77,7 +77,9 @@ def chosen_positions(
     names = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, Sequence) else []
     if named is None:
         if any(isinstance(label, str) for label in names):
-            raise InputError(f"{name}={brief(asked)}: names go with positions, such as positions={{{names[0]!r}: -1}}.")
+            raise InputError(
+                f"{name}={brief(asked)}: a name needs named positions, such as positions={{{names[0]!r}: -1}}."
+            )
         return (), [positions(asked, length, name) for length in lengths]  # type: ignore[arg-type]  # no names
     numbers = aligned(named, lengths)
     labels = [label for label in (numbers if asked is None else names) if isinstance(label, str) and label in numbers]
@@ -91,14 +93,14 @@ def chosen_positions(
 def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int]]:
     """Named positions of every prompt, as numbers from 0.
 
-    Of two prompts of 5 and 7 tokens, {"subject": [2, 3], "END": -1} is {"subject": [2, 3], "END": [4, 6]}.
+    For two prompts of 5 and 7 tokens, {"subject": [2, 3], "END": -1} gives {"subject": [2, 3], "END": [4, 6]}.
 
     Args:
-        asked: By name one position for all prompts, or one a prompt.
-        lengths: Tokens of each prompt.
+        asked: By name one position for all prompts, or one per prompt.
+        lengths: Number of tokens in each prompt.
 
     Raises:
-        InputError: if there is no name, a list has not one position a prompt, or a position does not exist.
+        InputError: if there is no name, a list does not have one position per prompt, or a position does not exist.
     """
     if not isinstance(asked, Mapping) or not asked or not all(isinstance(name, str) for name in asked):
         raise InputError(
@@ -108,14 +110,14 @@ def aligned(asked: NamedPositions, lengths: Sequence[int]) -> dict[str, list[int
 
 
 def one_per_prompt(given: object, lengths: Sequence[int], name: str) -> list[int]:
-    """A position of every prompt, as numbers from 0: one for all, or a list with one for each.
+    """One position of every prompt, as numbers from 0, from one position for all or a list with one per prompt.
 
     Raises:
-        InputError: if there are not as many as prompts, or one does not exist.
+        InputError: if their number differs from that of the prompts, or a position does not exist.
     """
     if isinstance(given, str):
         raise InputError(
-            f"{name}={brief(given)}: a text is not a position; expected a number such as -1, or one per prompt."
+            f"{name}={brief(given)}: a string is not a position; expected a number such as -1, or one per prompt."
         )
     listed = several(given) * (len(lengths) if whole(given) is not None else 1)
     if any(whole(place) is None for place in listed):
@@ -131,14 +133,14 @@ def one_per_prompt(given: object, lengths: Sequence[int], name: str) -> list[int
 
 
 def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequence[int], where: str = "here") -> int:
-    """The layer that a number means: one of `layers`, or, negative, counted from their end.
+    """Layer of a number: one of `layers`, or a negative number counted from their end.
 
     With layers (1, 4): 1 is 1, 4 is 4, -1 is 4, -2 is 1.
 
     Args:
         layer: A whole number of any type.
-        layers: The layers there are, ascending, or how many (then 0, 1, ...).
-        where: Whose layers they are, for the error, e.g. "in gpt2".
+        layers: Existing layers, ascending, or their number (layers 0, 1, ...).
+        where: Owner of the layers, for the error, such as "in gpt2".
 
     Raises:
         LayerError: if there is no such layer.
@@ -155,27 +157,27 @@ def layer_number(layer: SupportsIndex | Shaped[Tensor, ""], layers: int | Sequen
 
 
 def spans(layers: Sequence[int]) -> str:
-    """Numbers for a reader: "0-11", or "0, 3, 5" where some between them are missing."""
+    """Numbers as text: "0-11", or "0, 3, 5" if numbers between them are missing."""
     contiguous = len(layers) > 2 and list(layers) == list(range(layers[0], layers[-1] + 1))
     return f"{layers[0]}-{layers[-1]}" if contiguous else ", ".join(map(str, layers))
 
 
 def several(asked: object) -> list[Any]:
-    """One thing, a text too, as a list of one; arrays and tensors as plain numbers."""
+    """Items as a list; a single item, or a string, as a list of one; arrays and tensors as Python numbers."""
     plain = asked.tolist() if hasattr(asked, "tolist") else asked
     return list(plain) if isinstance(plain, Iterable) and not isinstance(plain, str) else [plain]
 
 
 def whole_number(given: object, name: str, at_least: int | None = None) -> int:
-    """An option that counts something.
+    """An option's value as an int.
 
     Args:
         given: An int, a numpy integer or an integer tensor of one number.
         name: The option's name, for the error.
-        at_least: The smallest that makes sense.
+        at_least: Smallest allowed value; None means no limit.
 
     Raises:
-        InputError: if it is not a whole number, or too small.
+        InputError: if it is not a whole number, or is too small.
     """
     number = whole(given)
     if number is None or (at_least is not None and number < at_least):
@@ -187,17 +189,17 @@ def whole_number(given: object, name: str, at_least: int | None = None) -> int:
 def real_number(
     given: object, name: str, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
 ) -> float:
-    """An option that measures something.
+    """An option's value as a float.
 
     Args:
         given: A number of any type.
         name: The option's name, for the error.
-        above: What it must exceed.
-        at_least: The smallest that makes sense.
-        at_most: The largest.
+        above: Limit that the value must exceed.
+        at_least: Smallest allowed value.
+        at_most: Largest allowed value.
 
     Raises:
-        InputError: if it is not a finite number, or outside.
+        InputError: if it is not a finite number, or is outside the limits.
     """
     number = real(given)
     checks = (("above", above, operator.gt), ("at least", at_least, operator.ge), ("at most", at_most, operator.le))

@@ -1,8 +1,8 @@
-"""What one layer is, what one run of it was, and how it is decomposed: frozen dataclasses, no model, no hooks.
+"""Weights of a layer, its layer record of one forward pass, and the options of a decomposition: dataclasses, no model, no hooks.
 
-`Block` holds a layer's weights in one convention for every family; `LayerRecord` the few tensors of
-a run from which everything else follows; `Settings` how a decomposition is made and when it is refused.
-Axis names: `head query key d d_head d_mlp`; `d` is d_model.
+`Block` has a layer's weights in one convention for all model families. `LayerRecord` has the few tensors of a forward pass from
+which all others follow. `Settings` says how a decomposition is made, and the error above which it is refused. Axis names: `head
+query key d d_head d_mlp`; `d` is d_model.
 """
 
 import re
@@ -31,13 +31,13 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torc
 
 
 _COPIED_TOGETHER = 2**22
-"""Bytes up to which a tensor is copied to the CPU together with others."""
+"""Largest tensor, in bytes, that is copied to the CPU together with others."""
 N_STEPS = 50
-"""Quadrature steps of "captum" unless told otherwise."""
+"""Default number of integration steps of `method="captum"` (quadrature nodes)."""
 
 
 def refuse_tolerance(rtol: object) -> None:
-    """Refuse a tolerance that refuses nothing, or everything.
+    """Raise an error if a tolerance would refuse no result or every result.
 
     Raises:
         InputError: if it is not a positive, finite number.
@@ -51,20 +51,24 @@ def refuse_tolerance(rtol: object) -> None:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a decomposition is made."""
+    """Options of a decomposition.
+
+    Raises:
+        InputError: if a value is unknown or out of range, or if two options contradict each other.
+    """
 
     method: Method = "exact"
     """"exact": closed form of Integrated Gradients; "captum": Gauss-Legendre, as in the paper."""
     n_steps: int = N_STEPS
-    """Quadrature steps of "captum"."""
+    """Integration steps of "captum"."""
     value_bias: ValueBias = "bias"
-    """Where b_V goes: "bias" as in eq. 7 and 21, "token" as in the 2020/2021 code."""
+    """Where b_V goes: to the bias part ("bias", eq. 7 and 21), or to the tokens ("token", the code of 2020 and 2021)."""
     rtol: float = TOLERANCE[torch.float32]
     """Relative completeness error above which a result is refused."""
     precision: Precision = "float32"
-    """"float32" or "float64" throughout; "bfloat16" rounds the rows of the one large product, an approximation."""
+    """Arithmetic: float32 or float64 throughout; with bfloat16 the product with W_out is rounded, which is an approximation."""
     chunk_bytes: int | None = None
-    """What the packed rows may occupy; None means 24 MB on a CPU, 1 GB on a GPU."""
+    """Largest memory of the packed rows, in bytes; None means 24 MB on a CPU, 1 GB on a GPU."""
 
     def __post_init__(self) -> None:
         for name, kind in (("method", Method), ("value_bias", ValueBias), ("precision", Precision)):
@@ -74,7 +78,7 @@ class Settings:
         whole_number(self.n_steps, "n_steps", at_least=1)
         if self.method != "captum" and self.n_steps != N_STEPS:
             raise InputError(
-                f'n_steps={self.n_steps} without method="captum": the closed form has no steps. Leave it out.'
+                f'n_steps={self.n_steps} without method="captum": the closed form has no steps. Omit n_steps.'
             )
         refuse_tolerance(self.rtol)
         if self.precision == "bfloat16" and self.method == "captum":
@@ -86,20 +90,23 @@ class Settings:
             whole_number(self.chunk_bytes, "chunk_bytes", at_least=1)
 
     def refuse_rounding(self, made: str) -> None:
-        """Refuse bfloat16 where no large product is made: it would loosen the tolerance and change no number.
+        """Raise an error for bfloat16 if no large product is made: it would loosen the tolerance and change no number.
+
+        Args:
+            made: What is computed, for the error.
 
         Raises:
             InputError: for `precision="bfloat16"`.
         """
         if self.precision == "bfloat16":
             raise InputError(
-                f'precision="bfloat16" rounds the large product of contribution_maps alone, and changes nothing in {made}. Use '
+                f'precision="bfloat16" rounds only the large product of contribution_maps, and changes nothing in {made}. Use '
                 '"float32" or "float64".'
             )
 
     @property
     def dtype(self) -> torch.dtype:
-        """The arithmetic of everything but the large product."""
+        """Dtype of all arithmetic except the large product."""
         return torch.float64 if self.precision == "float64" else torch.float32
 
 
@@ -108,36 +115,36 @@ InputMatrix: TypeAlias = Literal["in", "gate"]
 
 @dataclass(frozen=True)
 class Norm:
-    """LayerNorm or RMSNorm: `gain * (x - mean(x)) / scale(x) + shift`, no mean for RMSNorm."""
+    """LayerNorm or RMSNorm: `gain * (x - mean(x)) / scale(x) + shift`; RMSNorm has no mean."""
 
     gain: Float[Tensor, " d"]
     shift: Float[Tensor, " d"]
     eps: float
     centred: bool
     divides: bool = True
-    """False where the model has no norm here: the scale is 1."""
+    """False if the model has no norm at this point: the scale is 1."""
 
     @classmethod
     def absent(cls, like: Float[Tensor, " d"]) -> "Norm":
-        """The norm of a place without one: what goes in comes out."""
+        """Identity in place of a norm that a model does not have, with weights like `like`."""
         return cls(torch.ones_like(like), torch.zeros_like(like), 0.0, centred=False, divides=False)
 
     def scale(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead 1"]:
-        """The denominator: sqrt(var + eps), for RMSNorm sqrt(mean(x^2) + eps)."""
+        """Denominator [*lead 1]: `sqrt(var + eps)`, for RMSNorm `sqrt(mean(x^2) + eps)`."""
         return self.centred_and_scale(x)[1]
 
     def centred_and_scale(self, x: Float[Tensor, "*lead d"]) -> tuple[Tensor, Tensor]:
-        """What is divided, x less its mean where the norm centres, [*lead d], and the scale, [*lead 1]."""
+        """Numerator before the gain, [*lead d], which is x minus its mean for LayerNorm; and the scale, [*lead 1]."""
         x = x - x.mean(dim=-1, keepdim=True) if self.centred else x
         size = x.square().mean(dim=-1, keepdim=True)
         return x, (size + self.eps).sqrt() if self.divides else torch.ones_like(size)
 
     def linear(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
-        """The part that is linear in x: centre and multiply by the gain, without the scale."""
+        """Linear part: x centred (LayerNorm only) and multiplied by the gain, without the scale."""
         return (x - x.mean(dim=-1, keepdim=True)).mul_(self.gain) if self.centred else x * self.gain
 
     def linear_(self, x: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
-        """The same, written over x."""
+        """The same in place."""
         if self.centred:
             x -= x.mean(dim=-1, keepdim=True)
         return x.mul_(self.gain)
@@ -148,7 +155,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """What makes values of a (normed) input, and attention output of values."""
+    """Weights from attention's input to values, and from values to attention's output."""
 
     w_o: Float[Tensor, "head d_head d"]
     b_o: Float[Tensor, " d"]
@@ -156,7 +163,7 @@ class AttentionWeights:
     b_v: Float[Tensor, "kv_head d_head"]
 
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
-        """`x W_V + b_V` of what attention reads."""
+        """Values `x W_V + b_V` of attention's input x."""
         return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
 
 
@@ -174,17 +181,17 @@ class FeedForward:
 
     @property
     def inputs(self) -> tuple[tuple[InputMatrix, Float[Tensor, "d d_mlp"], Float[Tensor, " d_mlp"]], ...]:
-        """Each input matrix with its bias: that of the pre-activation, then with a gate that of the linear branch."""
+        """Each input matrix with its name and bias: of the pre-activation, then (gated) of the linear branch."""
         plain: tuple[InputMatrix, Tensor, Tensor] = ("in", self.w_in, self.b_in)
         return (plain,) if self.w_gate is None or self.b_gate is None else (("gate", self.w_gate, self.b_gate), plain)
 
     def pre_activations(self, x: Float[Tensor, "query d"]) -> tuple[Tensor, Tensor | None]:
-        """Pre-activation (of the gate where there is one) and linear branch, [query d_mlp]."""
+        """Pre-activation (of the gate, if there is one) and linear branch, [query d_mlp]; None for the branch without a gate."""
         pre, *linear = (x @ w + b for _, w, b in self.inputs)
         return pre, linear[0] if linear else None
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
-        """Some of its neurons, with the whole output bias."""
+        """The feed-forward restricted to some neurons, with the whole output bias."""
         return replace(
             self,
             w_in=self.w_in[:, chosen],
@@ -197,14 +204,15 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class Block:
-    """One layer's weights. Which norms exist depends on the order; the others are None."""
+    """Weights of one layer. The order determines which norms exist; the others are None."""
 
     layer: int
     order: Order
     causal: bool
     attention: AttentionWeights
     feed_forward: FeedForward | tuple[FeedForward, ...] | None
-    """Of a mixture of experts each expert, shared ones last, summed with the router's weights; None in models of attention alone."""
+    """Feed-forward, or every expert of a mixture, shared ones last, which are summed with the router's weights; None in
+    attention-only models."""
     attn_norm: Norm | None = None
     """Norm before attention (pre_ln, sandwich, parallel, attn_only)."""
     ff_norm: Norm | None = None
@@ -216,12 +224,12 @@ class Block:
     mid_norm: Norm | None = None
     """LayerNorm after the first residual (post_ln)."""
     out_norm: Norm | None = None
-    """post_ln: LayerNorm after the second residual; else the norm that reads the layer's output: the next layer's
-    first or the final one (norm_after: no norm but in the last layer)."""
+    """post_ln: LayerNorm after the second residual. Other orders: the norm that reads the layer's output, which is the next
+    layer's first norm or the final norm. norm_after: only the last layer has one."""
 
     @cached_property
     def value_constant(self) -> Float[Tensor, "head d_head"]:
-        """The part of every value that no token brings: b_V, and the shift of the norm before through W_V."""
+        """Constant part of every value vector, which no token contributes: b_V, and the shift of the norm before attention times W_V."""
         attention, norm = self.attention, self.attn_norm
         constant = attention.b_v
         if norm is not None:
@@ -229,14 +237,14 @@ class Block:
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 
     def norm(self, name: NormName) -> Norm:
-        """A norm that the order has."""
+        """One of the norms that the order has."""
         norm: Norm | None = getattr(self, name)
         assert norm is not None, f"a {self.order} block has no {name}"
         return norm
 
 
 def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors on the CPU; small ones of a device and dtype come together, since each copy waits for the device."""
+    """Tensors on the CPU. Small tensors of one device and dtype are copied together, since each copy waits for the device."""
     found, together = list(tensors), dict[tuple[torch.device, torch.dtype], list[int]]()
     for number, tensor in enumerate(tensors):
         if tensor.device.type != "cpu" and tensor.nbytes <= _COPIED_TOGETHER:
@@ -248,23 +256,23 @@ def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
         flat = torch.cat([tensor.reshape(-1) for tensor in several]).cpu()
         parts = torch.split(flat, [tensor.numel() for tensor in several])
         for number, tensor, part in zip(numbers, several, parts, strict=True):
-            found[number] = part.view(tensor.shape).clone()  # in memory of its own
+            found[number] = part.view(tensor.shape).clone()  # own memory, not a view of the joint copy
     return found
 
 
 def feed_forwards(block: Block) -> tuple[FeedForward, ...]:
-    """The layer's feed-forward, or its experts; none in a model of attention alone."""
+    """Feed-forward of the layer as a tuple of one, or its experts; empty in attention-only models."""
     ff = block.feed_forward
     return () if ff is None else (ff,) if isinstance(ff, FeedForward) else ff
 
 
 @dataclass(frozen=True)
 class LayerRecord:
-    """One layer of one run; leading `batch` axis until `sequence` takes one out.
+    """Tensors of one layer in one forward pass, with a leading `batch` axis until `sequence` selects one sequence.
 
-    `whole[scope]` is the model's own tensor at the end of a scope, read from its hooks; the sum of
-    the parts is compared with it. A tensor's axes are read from the type of its field, so that `sequence` and `rows` cut every
-    tensor without naming it.
+    `whole[scope]` is the model's own tensor at the end of a scope, read by its hooks; the sum of the contributions is compared
+    with it. The axes of each tensor are read from its field's annotation, so that `sequence` and `rows` index all tensors
+    without naming them.
     """
 
     block: Block
@@ -272,7 +280,7 @@ class LayerRecord:
     """Positions of the rows."""
     resid_pre: Float[Tensor, "*batch key d"]
     pattern: Float[Tensor, "*batch head query own_key"]
-    """Over the keys of a query's own sequence, which are all there are unless sequences lie below each other."""
+    """Attention pattern over the keys of a query's own sequence, which are all keys unless sequences are concatenated."""
     value: Float[Tensor, "*batch key kv_head d_head"]
     pre: Float[Tensor, "*batch query d_mlp"] | None
     """Pre-activation (of the gate where there is one)."""
@@ -280,21 +288,21 @@ class LayerRecord:
     post: Float[Tensor, "*batch query d_mlp"] | None
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
     routing: Float[Tensor, "*batch query expert"] | None = None
-    """The router's weights, zero where an expert was not chosen; frozen like the pattern."""
+    """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
-    """Query vectors as attention multiplied them (after any rotation and norm of their own), where they were asked for."""
+    """Query vectors as multiplied in attention (after any rotation and query norm); None if they were not asked for."""
     key: Float[Tensor, "*batch key kv_head d_head"] | None = None
     """Key vectors, likewise."""
     edited: bool = False
-    """Whether other hooks changed a tensor inside the block: a gap is then their effect, the remainder."""
+    """Whether user hooks changed a tensor inside the block: a gap is then the effect of the edit, the remainder."""
 
     @property
     def layer(self) -> int:
-        """The model's number of this layer."""
+        """Layer number in the model."""
         return self.block.layer
 
     def tensor(self, operand: str) -> Float[Tensor, "query d"]:
-        """The model's own tensor: of a scope, or the layer's input at the queries (one sequence only)."""
+        """The model's own tensor of a scope, or the layer's input at the queries; of one sequence only."""
         return self._own_input if operand == INPUT else self.whole[operand]
 
     @cached_property
@@ -302,7 +310,7 @@ class LayerRecord:
         return self.resid_pre[self.queries]
 
     def scale(self, operand: str, name: NormName) -> Float[Tensor, "query 1"]:
-        """What a norm of the block divided the real run's tensor by, at the queries."""
+        """Scale of a norm of the block in the forward pass, at the queries."""
         if (operand, name) not in self._scales:
             self._scales[operand, name] = self.block.norm(name).scale(self.tensor(operand))
         return self._scales[operand, name]
@@ -313,32 +321,34 @@ class LayerRecord:
 
     @cached_property
     def pattern_sums(self) -> Float[Tensor, "*batch head query"]:
-        """Of every head and query the sum of its pattern: 1, but with attention sinks."""
+        """Row sums of the attention pattern: 1 without attention sinks."""
         return self.pattern.sum(dim=-1)
 
     @property
     def head_values(self) -> Float[Tensor, "*batch key head d_head"]:
-        """The values every head reads: those of a key-value head, once for each of the heads that share it."""
+        """Value vectors of all heads; those of a key-value head are repeated for each head that shares it."""
         shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
         return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]
     ) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
-        """The run's pre-activations of a feed-forward that reads x: captured, or of an expert recomputed from x."""
+        """Pre-activations of a feed-forward with input x: captured, or recomputed from x for an expert."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
 
     def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:
-        """The feed-forward, or each expert that some query was sent to: its number, it, and the router's weights."""
+        """Number, weights and router weights of the feed-forward, or of each expert that some query was sent to."""
         for number, ff in enumerate(feed_forwards(self.block)):
             weight = None if self.routing is None else self.routing[:, number]
             if weight is None or bool(weight.any()):
                 yield number, ff, weight
 
     def sequence(self, index: int, keep: Int[Tensor, " key"] | None = None) -> "LayerRecord":
-        """One sequence of the batch, in the decomposition's dtype and on the layer's device.
+        """Record of one sequence of the batch, in the decomposition's dtype and on the layer's device.
 
-        `keep` are its real (unpadded) positions, ascending; they are numbered from 0 afterwards.
+        Args:
+            index: Index in the batch.
+            keep: Real (unpadded) positions of the sequence, ascending; they are renumbered from 0. None means all.
         """
         weights = self.block.attention.w_o
 
@@ -354,16 +364,16 @@ class LayerRecord:
 
     @classmethod
     def below_each_other(cls, records: Sequence["LayerRecord"]) -> "LayerRecord":
-        """Equally long sequences of one layer as one record, whose rows and keys are those of the first, then of the second, ...
+        """Record of equally long sequences of one layer, concatenated along rows and keys in their order.
 
-        A pattern's row is over the keys of its own sequence; queries count over all keys.
+        A row of the pattern is over the keys of its own sequence; queries are numbered over all keys.
         """
         if len(records) == 1:
             return records[0]
         return records[0]._changed(lambda _, *tensors: torch.stack(tensors), *records[1:]).flattened(slice(None))
 
     def flattened(self, sequences: slice) -> "LayerRecord":
-        """Some sequences of a batch as `below_each_other` would lay them, all their rows and keys."""
+        """Record of some sequences of a batch, concatenated as by `below_each_other`, with all their rows and keys."""
         weights, n_keys = self.block.attention.w_o, self.resid_pre.shape[1]
 
         def take(axes: Sequence[str], tensor: Tensor) -> Tensor:
@@ -377,15 +387,15 @@ class LayerRecord:
         return replace(flat, queries=flat.queries + first_keys.repeat_interleave(self.queries.shape[1]))
 
     def rows(self, chosen: slice | Bool[Tensor, " query"] | Int[Tensor, " chosen"]) -> "LayerRecord":
-        """The same sequence with some of its queries only."""
+        """Record of the same sequence with some of its queries."""
         return self._cut({"query": chosen})
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "LayerRecord":
-        """The same sequence with the activations of some neurons of a dense feed-forward only."""
+        """Record of the same sequence with the activations of some neurons of a dense feed-forward."""
         return self._cut({"d_mlp": chosen})
 
     def _cut(self, chosen: Mapping[str, slice | Tensor]) -> "LayerRecord":
-        """Of every tensor that has one of the axes, the chosen entries."""
+        """Record with the chosen entries of the named axes, in every tensor that has them."""
 
         def cut(axes: Sequence[str], tensor: Tensor) -> Tensor:
             for number, axis in enumerate(axes):
@@ -396,7 +406,7 @@ class LayerRecord:
         return self._changed(cut)
 
     def _changed(self, change: Callable[..., Tensor], *others: "LayerRecord") -> "LayerRecord":
-        """Every tensor as `change` makes it of its axes, itself and that of other runs."""
+        """Record whose every tensor is `change(axes, tensor, *tensors of the other records)`."""
         changed: dict[str, Any] = {}
         for name, axes in _AXES.items():
             held = [getattr(record, name) for record in (self, *others)]
@@ -407,7 +417,7 @@ class LayerRecord:
         return replace(self, **changed)
 
 
-# The axes of every tensor field after the batch, as its type says.
+# Axes of every tensor field after the batch axis, from the field's annotation.
 _AXES = {
     field_.name: tuple(axes[1].replace("own_", "").split())
     for field_ in fields(LayerRecord)
@@ -417,11 +427,11 @@ _AXES = {
 
 @dataclass(eq=False)
 class BatchRecords(Mapping[int, LayerRecord]):
-    """A layer's record of every sequence of a batch, by number of the sequence; one is cut out when it is asked for.
+    """Records of a layer by number of the sequence in a batch; each is selected at its first use.
 
-    `batch` is the layer's record with its batch axis, `numbers` are which sequences of the input these are, `real` their unpadded
-    positions, ascending (None means all), `asked` the positions that rows are wanted of, ascending, counted within each sequence.
-    `lengthened` says that what is not real follows each sequence, unseen by it, and was run like all else.
+    `batch` is the layer's record with its batch axis. `numbers` are the numbers of its sequences in the input. `real` are their
+    unpadded positions, ascending; None means all. `asked` are the positions of the rows asked for, ascending, counted within
+    each sequence. `lengthened` says that padding follows each sequence, masked out for it, and was part of the forward pass.
     """
 
     batch: LayerRecord
@@ -430,24 +440,27 @@ class BatchRecords(Mapping[int, LayerRecord]):
     asked: Sequence[Sequence[int]]
     lengthened: bool = False
     rows: Sequence[Sequence[int]] | None = None
-    """Positions of the batch's rows, where they are known without asking the device."""
+    """Positions of the batch's rows, if they are known without reading them from the device."""
     _cut: dict[int, LayerRecord] = field(default_factory=dict)
 
     @cached_property
     def alike(self) -> bool:
-        """Whether the batch is what was asked for as it is: no padding, and of every sequence the same rows."""
+        """Whether the batch equals what was asked for: no padding, and the same rows of every sequence."""
         same = [list(asked) for asked in self.asked] == [list(rows) for rows in self.captured]
         return same and all(real is None for real in self.real)
 
     @cached_property
     def captured(self) -> Sequence[Sequence[int]]:
-        """Positions of the batch's rows."""
+        """Positions of the captured rows of each sequence."""
         rows: Sequence[Sequence[int]] = self.batch.queries.tolist() if self.rows is None else self.rows
         return rows
 
     @cached_property
     def whole(self) -> bool:
-        """Whether the batch is what was asked for, but for rows and keys after a sequence's last: decomposed, they can be cut off."""
+        """Whether the batch equals what was asked for, up to rows and keys after each sequence's end.
+
+        These can be cut off after the decomposition.
+        """
         if not self.lengthened:
             return self.alike
         every_row = list(range(self.batch.resid_pre.shape[1]))
@@ -455,9 +468,10 @@ class BatchRecords(Mapping[int, LayerRecord]):
         return all(list(asked) == every_row[: len(asked)] and list(rows) == every_row for asked, rows in pairs)
 
     def __getitem__(self, number: int) -> LayerRecord:
-        """The record of one sequence: its real tokens, the rows asked for.
+        """Record of one sequence: its real tokens, and the rows asked for.
 
         Raises:
+            KeyError: if the batch has no sequence of this number.
             InputError: if a row was not captured.
         """
         if number not in self.numbers:
@@ -470,7 +484,7 @@ class BatchRecords(Mapping[int, LayerRecord]):
             if len(record.queries) != len(asked):
                 raise InputError(
                     f"cache: layer {record.layer} was captured at queries {self.batch.queries[index].tolist()}; asked for are "
-                    f"{asked}. Capture them too, or leave cache out."
+                    f"{asked}. Capture them too, or omit cache."
                 )
             self._cut[number] = record
         return self._cut[number]

@@ -1,14 +1,12 @@
-"""The orders of a layer as short programs, and the scopes they define.
+"""Layer orders as sequences of steps, and the scopes that they define.
 
-A layer is a chain of steps: normalise, attend, add, feed forward. A scope is named by the chain up to
-and including its last step (`Atb` = attention block): how far into the layer a map reaches. Comparing
-the scopes on both sides of a step shows what that step's component did to the mixing of tokens
-(section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
+A layer is a sequence of steps: normalise, attend, add, feed forward. A scope is the part of the layer up to and including one
+step, named by the components in it (`Atb` = attention block). Comparing the scopes before and after a step shows how its
+component changes the mixing of tokens (section 3 of Kobayashi et al. 2024; section 6 for the norm after the layer).
 
-An order is written here and nowhere else as a whole. Everything that follows a layer reads its program here:
-value, jvp and vjp of its steps (linear.py), norms (fast/vector_norms.py), which HookPoint carries a step's tensor
-and which module a norm is (bridge/layers.py, which names the exceptions), where an edit goes
-(interventions/contributions.py).
+This module is the only definition of an order. These read their steps here: value, jvp and vjp (linear.py), norms
+(fast/vector_norms.py), the HookPoint of a step's tensor and the module of a norm (bridge/layers.py, which names the
+exceptions), and the hook point of an edit (interventions/contributions.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,19 +22,19 @@ Component: TypeAlias = Literal["ATTN", "RES", "LN", "FF"]
 NormName: TypeAlias = Literal["attn_norm", "ff_norm", "attn_out_norm", "ff_out_norm", "mid_norm", "out_norm"]
 
 INPUT = "resid_pre"
-"""The layer's input x, as an operand of a step."""
+"""Operand name of the layer's input x."""
 
 
 @dataclass(frozen=True)
 class Attend:
-    """Attention over all keys, output bias included; `of` is what its values are made of."""
+    """Attention over all keys, output bias included; `of` is the input of the value projection."""
 
     of: str
 
 
 @dataclass(frozen=True)
 class Add:
-    """Sum of two vectors, each a scope or the layer's input."""
+    """Sum of two vectors, each of a scope or the layer's input."""
 
     left: str
     right: str
@@ -62,25 +60,25 @@ Operation: TypeAlias = Attend | Add | Normalise | Feed
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a layer."""
+    """One step of a layer: its operation, the scope that it ends, and the scope to compare with."""
 
     scope: str
     """The scope that ends with this step."""
     component: Component
-    """The kind of step."""
+    """Component: attention, residual connection, norm or feed-forward."""
     before: str | None
-    """The scope to compare with, to see what the step did; None for the first of a chain."""
+    """Scope before the step, to compare with; None if the step's input is not a map of several tokens."""
     shows: str
-    """What the component is, in words for a reader of the map."""
+    """The component in words, for readers of a map."""
     operation: Operation
-    """How the scope's vector is made."""
+    """Operation that makes the scope's vector."""
     at_keys: bool = False
-    """True for the norm before attention, which is taken at every key and not at the queries: no scope of its own,
-    since a token there is still alone; the values that attention read are captured after it."""
+    """True for the norm before attention, which is applied at every key and not at the queries. It has no scope, since it does not
+    mix tokens; values are captured after it."""
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """What the step's vector is made of, each a scope or the layer's input: two of a sum, one of all else."""
+        """Operands of the step, each a scope or the layer's input: two of a sum, else one."""
         operation = self.operation
         return (operation.left, operation.right) if isinstance(operation, Add) else (operation.of,)
 
@@ -166,19 +164,19 @@ PROGRAMS: dict[Order, tuple[Step, ...]] = {
         Step("AtbLn", "LN", "Atb", "next layer's norm", Normalise("Atb", "out_norm")),
     ),
 }
-"""Every step of a layer, in the model's order."""
+"""All steps of a layer by order, in the model's sequence."""
 
 STEPS: dict[Order, tuple[Step, ...]] = {
     order: tuple(step for step in program if not step.at_keys) for order, program in PROGRAMS.items()
 }
-"""The steps that end in a scope of their own: all but the norm before attention."""
+"""The steps that end a scope: all but the norm before attention."""
 
 
 def feed_step(order: Order) -> Step:
-    """The step that is the feed-forward.
+    """The step of the feed-forward.
 
     Raises:
-        UnsupportedModelError: if layers of this order have none.
+        UnsupportedModelError: if layers of this order have no feed-forward.
     """
     for step in PROGRAMS[order]:
         if isinstance(step.operation, Feed):
@@ -187,34 +185,38 @@ def feed_step(order: Order) -> Step:
 
 
 def feed_sum(order: Order) -> Add:
-    """The sum that takes the feed-forward into the residual: `left` is what it adds, behind its own norm if it has one."""
+    """The sum that adds the feed-forward to the residual stream; `left` is the added branch, after its own norm if it has one.
+
+    Raises:
+        UnsupportedModelError: if layers of this order have no feed-forward.
+    """
     program = PROGRAMS[order]
     behind = program[program.index(feed_step(order)) :]
     return next(step.operation for step in behind if isinstance(step.operation, Add))
 
 
 def output_step(order: Order) -> Step:
-    """The step whose vector is the layer's output: its last sum, in Post-LN the norm of that."""
+    """The step whose vector is the layer's output: the last sum, in Post-LN the norm after it."""
     kind = Normalise if order == "post_ln" else Add
     return [step for step in PROGRAMS[order] if isinstance(step.operation, kind)][-1]
 
 
 def steps_to_output(order: Order) -> tuple[Step, ...]:
-    """The steps of a layer up to its output: without the norm after it, but in Post-LN, where that is the output."""
+    """The steps of a layer up to its output: without the norm after it, except in Post-LN, where that norm's output is the layer's."""
     program = PROGRAMS[order]
     return program[: program.index(output_step(order)) + 1]
 
 
 def scope_names(order: Order) -> tuple[str, ...]:
-    """All scopes of an order, in sequence."""
+    """Names of all scopes of an order, in sequence."""
     return tuple(step.scope for step in STEPS[order])
 
 
 def select_scopes(order: Order, scopes: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The asked scopes in the order's own sequence; None means all.
+    """The named scopes in the order's sequence; None means all.
 
     Raises:
-        InputError: if a scope does not exist in this order.
+        InputError: if a scope does not exist in this order, or no scope is given.
     """
     names = scope_names(order)
     if scopes is None:
@@ -229,23 +231,23 @@ def select_scopes(order: Order, scopes: str | Sequence[str] | None) -> tuple[str
 
 
 def missing_scope(asked: object, names: Iterable[str], kind: str = "scope") -> str:
-    """What an error says where there is no such scope: what there is, and which one was meant."""
+    """Text of an error for a scope that does not exist: the existing ones, and the nearest of them."""
     known = list(names)
     said = f"no {kind} {asked!r} here; there are {', '.join(known)}"
     return ". ".join(filter(None, [said, nearest_scope(asked, known)]))
 
 
 def nearest_scope(asked: object, names: Iterable[str]) -> str:
-    """A sentence for an error: the scope of other orders' name that a model has under another, or the one that was meant."""
+    """Sentence for an error: this model's name of a scope of other orders, or the nearest name; empty if there is none."""
     known = list(names)
     if not isinstance(asked, str):
         return ""
-    if any({asked, *known} <= set(scope_names(order)) for order in STEPS):  # maps that were made without it
+    if any({asked, *known} <= set(scope_names(order)) for order in STEPS):  # the maps were made without this scope
         return ""
     same = [name for name in known if _components(name) == _components(asked)]
     return f"`{asked}` of other models is `{same[-1]}` here." if same else did_you_mean(asked, known)
 
 
 def _components(scope: str) -> str:
-    """The components that a scope has passed, norms aside: "AtbFf" and "AtbLnFf" are one."""
+    """Components of a scope without its norms: the same for "AtbFf" and "AtbLnFf"."""
     return scope.replace("Ln", "").replace("AttnRes", "Atb")

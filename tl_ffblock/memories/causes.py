@@ -118,8 +118,15 @@ def token_parts(
         input: A text, or token ids [pos].
         memories: Names of neurons such as "12:305", of one layer or several.
         query: Position, negative ones from the end.
-        **options: As in `contribution_maps`: attention_mask, token_type_ids, fwd_hooks, cache, method, n_steps,
-            value_bias, rtol, precision.
+        attention_mask: As in `contribution_maps`.
+        token_type_ids: As in `contribution_maps`.
+        fwd_hooks: As in `contribution_maps`.
+        cache: As in `contribution_maps`.
+        method: As in `contribution_maps`.
+        n_steps: As in `contribution_maps`.
+        value_bias: As in `contribution_maps`.
+        rtol: As in `contribution_maps`.
+        precision: As in `contribution_maps`.
 
     Raises:
         InputError: for input, neurons or options that cannot be used.

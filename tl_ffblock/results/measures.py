@@ -31,6 +31,9 @@ def contextualization_change(
         cells: "reachable" omits cells that are zero in every causal model (key after query). "all" keeps these zeros, which
             makes the change about five times smaller. Without causal mask both are the same.
 
+    Returns:
+        One number per layer, from 0 to 2.
+
     Raises:
         InputError: if `maps` is a difference, or for another value of `cells`.
         ScopeKeyError: if a scope is missing.
@@ -62,6 +65,9 @@ def amplification(
         before: Scope before the component, such as "Atb".
         after: Scope after it, such as "AtbFf".
         normalise: "column" as in the paper, or "row".
+
+    Returns:
+        Differences of normalised cells [layer query key]; 0 for a key after its query of a causal model.
 
     Raises:
         InputError: if `maps` is a difference, has not all rows that columns need, or has named positions, or for another value of

@@ -86,7 +86,7 @@ class NeuronShares(Result):
         share, coefficient = (scientific(float(error.max())) for error in (self.share_error, self.coefficient_error))
         lines = {
             "tokens": shortened(self.tokens),
-            "laws": f"shares sum to the norm within {share}, to the coefficients within {coefficient}",
+            "checks": f"worst sum of shares error {share} · worst sum of activations error {coefficient}",
         }
         top = self.top(3)
         order = self.norms.flatten().argsort(descending=True)[:MOST_CELLS_SHOWN].tolist()

@@ -48,6 +48,9 @@ def group_tokens(result: Any, groups: Groups = None, *, text: str | None = None)
             positions, `[3, 4]` or `range(3, 5)`; or characters of `text`, `(9, 21)`.
         text: The model's input text, for spans of characters.
 
+    Returns:
+        `TokenMaps` [layer channel group group]; rows that the result does not have are omitted.
+
     Raises:
         InputError: if a span does not exist or cuts a token, if spans overlap, if only some tokens of a group are rows, or if
             the numbers cannot be summed, as in differences of norms.

@@ -23,6 +23,7 @@ from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.interventions.sweeps import ContributionSweep
+from tl_ffblock.metrics import CENTRED_LOGIT
 from tl_ffblock.numerals import QUOTED, scientific, significant, typographic, typographic_words
 from tl_ffblock.page import (
     DataBlock,
@@ -137,7 +138,7 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
         page = token_maps_page({"run": edges}, view="overview", beside=result)
         (run,) = page.runs
         return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
-    heading = f"shares of the {result.quantity}, rules “{result.rules}”"
+    heading = f"attributions of the {result.quantity}, rules “{result.rules}”"
     blocks = {LOGIT: _logit_block(result, ""), **blocks}
     return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
 
@@ -149,7 +150,7 @@ def direct_page(result: DirectLogitAttribution) -> PageData:
     block = NumbersBlock(
         heading=typographic_words(f"{result.target} = {significant(result.value, 4, '-')}"),
         facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
-        rows=(_row(typographic_words(result.target), result.value, result.entering, result.sums()),),
+        rows=(_row(typographic_words(result.target), result.value, result.token_attributions, result.sums()),),
         maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
         tables=tuple(_tables(result, tokens)),
     )
@@ -535,7 +536,7 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
     numbers = {
         "value": result.value,
         "sums": [*result.sums().items()],
-        "entering": result.entering,
+        "entering": result.token_attributions,
         "residual": result.residual,
         "biases": [*((bias, layer, share) for (bias, share), layer in biases), *edits],
         "heads": result.heads.sum(dim=-1) if "heads" in result.parts else None,
@@ -643,7 +644,7 @@ def _question(result: Attribution) -> str:
     target, quantity = (name.removeprefix("difference of ") for name in (result.target, result.quantity))
     words = [re.fullmatch(QUOTED, word) for word in re.split(r" - (?=['\"])", target.removeprefix(quantity).strip())]
     asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
-    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", "logit over the mean logit"):
+    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", CENTRED_LOGIT):
         return f"Why {' and not '.join(asked)}?{' Difference:' * (target != result.target)}"
     return f"What makes the {typographic_words(result.target)}?"
 
@@ -693,7 +694,7 @@ def _signed(result: Attribution, text: PageText, first: Sequence[str]) -> MapsBl
     }
     return MapsBlock(
         labels=maps_labels(
-            title=f"shares of the {target}",
+            title=f"attributions of the {target}",
             short="share",
             unit=f"signed share of the {target}",
             meaning=f"what the contribution of the column's token to the row's vector carries to the {target}",

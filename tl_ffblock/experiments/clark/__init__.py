@@ -1,1 +1,1 @@
-"""The experiments of Clark et al. 2019, on attention and on any other map of tokens."""
+"""Studies of Clark et al. 2019, on attention patterns and other maps of tokens."""

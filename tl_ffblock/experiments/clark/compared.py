@@ -1,11 +1,11 @@
-"""The maps of a sequence that the studies of heads compare, what each is called, and what they are on words.
+"""Maps of a sequence that the studies of heads compare, their names, and their conversion to words.
 
-    attention        the pattern of every head
+    attention        the attention pattern of every head
     value-weighted   alpha ||v W_O|| of every head (Kobayashi et al. 2020)
     a scope          contributions of the whole layer: after attention, after the feed-forward, at the layer's output
-    a scope by head  the same through each head, where asked for
+    a scope by head  the same through each head, if asked for
 
-A channel is called by both, as "attention: head 3" or "Atb: layer".
+The name of a channel has both parts: "attention: head 3" or "Atb: layer".
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ LAYER = "layer"
 
 @dataclass(frozen=True)
 class Channel:
-    """One map of every layer."""
+    """One map per layer."""
 
     kind: str
     """"attention", "value-weighted", a scope, or "a scope by head"."""
@@ -48,18 +48,18 @@ class Channel:
         return f"{self.kind}: {self.name}"
 
     def columns(self, layer: int) -> dict[str, object]:
-        """How tables name one layer of it."""
+        """Columns that identify the channel in one layer."""
         return {"map": self.kind, "layer": layer, "channel": self.name}
 
 
 def compared_scopes(facts: ModelFacts) -> tuple[str, ...]:
-    """The scopes after attention, after the feed-forward and at the layer's output, those that the model has."""
+    """Scopes after attention, after the feed-forward and at the layer's output, as far as the model has them."""
     fed = [step.scope for step in STEPS[facts.order] if isinstance(step.operation, Feed)]
     return tuple(dict.fromkeys(("Atb", *fed, output_step(facts.order).scope)))
 
 
 def channels_of(facts: ModelFacts, n_channels: int, *, by_head: bool) -> tuple[Channel, ...]:
-    """What `compared_maps` calls its channels, in order, for a model whose maps have so many."""
+    """Channels of `compared_maps`, in order, for a model whose maps have this number of channels."""
     scopes = compared_scopes(facts)
     kinds = [ATTENTION, VALUE_WEIGHTED, *(f"{scope} by head" for scope in scopes if by_head)]
     heads = head_names(range((n_channels - len(scopes)) // len(kinds)))
@@ -69,7 +69,7 @@ def channels_of(facts: ModelFacts, n_channels: int, *, by_head: bool) -> tuple[C
 
 
 def places_by_kind(channels: Sequence[Channel]) -> dict[str, list[int]]:
-    """The places of the channels of each kind; attention first, which the others are compared with."""
+    """Indices of the channels of each kind; first attention, which the others are compared with."""
     places: dict[str, list[int]] = {ATTENTION: []}
     for place, channel in enumerate(channels):
         places.setdefault(channel.kind, []).append(place)
@@ -77,7 +77,7 @@ def places_by_kind(channels: Sequence[Channel]) -> dict[str, list[int]]:
 
 
 def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) -> TokenMaps:
-    """All maps of a sequence as one result, channels as `channels_of` calls them."""
+    """All maps of a sequence as one result, with the channels of `channels_of`."""
     scopes = compared_scopes(facts)
     whole = observed.maps.token_maps(scopes)
     records = observed.records
@@ -97,14 +97,14 @@ def compared_maps(observed: Observation, facts: ModelFacts, *, by_head: bool) ->
 
 
 def words_of(tokenised: TokenisedText) -> tuple[int, ...]:
-    """The words that have a token, in the order of the rows of maps of words."""
+    """Words that have a token, in the order of the rows of word maps."""
     return tuple(dict.fromkeys(tokenised.word[tokenised.word >= 0].tolist()))
 
 
 def heads_of(tokenised: TokenisedText) -> tuple[Int[np.ndarray, " word"], Bool[np.ndarray, " word"]]:
-    """The head of every word that has a token, as probes take it, and which words are not punctuation.
+    """Syntactic head of every word that has a token, as probes take it, and whether a word is not punctuation.
 
-    Of a word with two heads, as "wasn't" may have, the first in the data counts.
+    If a word has two heads, as "wasn't" may have, the first in the data counts.
     """
     rows = {word: row for row, word in enumerate(words_of(tokenised))}
     head, counted = np.full(len(rows), UNKNOWN), np.ones(len(rows), dtype=bool)
@@ -116,11 +116,11 @@ def heads_of(tokenised: TokenisedText) -> tuple[Int[np.ndarray, " word"], Bool[n
 
 
 def maps_of_words(maps: TokenMaps, tokenised: TokenisedText) -> TokenMaps:
-    """Rows as shares of their sum, pieces pooled to words, special tokens gone with their weight."""
+    """Maps of words: rows normalised to sum 1, word pieces pooled, special tokens dropped with their weight."""
     return word_maps(replace(maps, values=shares(maps.values.double(), "row")), tokenised.word, special="drop")
 
 
 def document_number(tokenised: TokenisedText) -> int:
-    """A number for the article that a text belongs to: the same in every shard."""
+    """Number of the article of a text, the same in every shard."""
     digest = blake2b(tokenised.source.document.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

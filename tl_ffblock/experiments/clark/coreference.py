@@ -1,8 +1,8 @@
-"""Coreference on sentences of our own (section 4.3): which maps point from a pronoun to what it stands for.
+"""Coreference on thirty sentences of our own (section 4.3): maps that link a pronoun to its antecedent.
 
-Clark et al. use CoNLL-2012, which may not be passed on. These thirty sentences show how it is done and are too few and too
-plain for conclusions: each has two people or things, and number, gender or sense tells which one a pronoun means.
-Mentions are marked by their head words: `The kings/1 thanked the girl/2 because she/2 ...`.
+Clark et al. use CoNLL-2012, whose licence does not allow redistribution. The sentences below demonstrate the method; they are
+too few and too simple for conclusions. Each has two people or things, and number, gender or meaning determines the antecedent.
+Mentions are marked at their head words: `The kings/1 thanked the girl/2 because she/2 ...`.
 
     from tl_ffblock.experiments.clark.coreference import antecedents
 
@@ -64,7 +64,7 @@ _MARK = re.compile(r"/(\d+)$")
 
 
 def marked(sentence: str, number: int) -> tuple[CorpusText, list[tuple[int, int]]]:
-    """A text with its words, and its mentions: the word of each and what it is a mention of."""
+    """A sentence as a text with its words, and its mentions: index of the word, and number of the entity."""
     pieces = sentence.split()
     words = [_MARK.sub("", piece) for piece in pieces]
     ends = np.cumsum([len(word) + 1 for word in words]) - 1
@@ -74,14 +74,14 @@ def marked(sentence: str, number: int) -> tuple[CorpusText, list[tuple[int, int]
 
 
 def antecedents(model: Any) -> pd.DataFrame:
-    """Accuracy of the best map of each kind on the sentences above, chosen on other sentences, with intervals.
+    """Accuracy of the best map of each kind on the sentences above, chosen on other sentences, with 95 % intervals.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder with a tokenizer.
 
     Raises:
-        InputError: if the model has no tokenizer that tells where its tokens stand.
-        UnsupportedModelError: if it is not decomposed.
+        InputError: if the model has no tokenizer that gives character offsets.
+        UnsupportedModelError: if the model cannot be decomposed.
     """
     known = identify(model)
     facts = ModelFacts.of(known)
@@ -105,7 +105,7 @@ def antecedents(model: Any) -> pd.DataFrame:
 
 
 def _hits(model: Model, sentence: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which anaphors of a sentence every map resolves, [layer channel anaphor], and which the nearest mention does."""
+    """Hits of every map for the anaphors of a sentence, [layer channel anaphor], and of the nearest mention, [anaphor]."""
     text, mentions = marked(sentence, number)
     facts = ModelFacts.of(model)
     tokenised = Tokeniser(model, Config("", "", "", mask_fraction=0.0))(text)

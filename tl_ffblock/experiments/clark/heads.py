@@ -1,22 +1,23 @@
-"""What heads attend to, on attention and on maps with the feed-forward included (sections 3, 4.2 and 6).
+"""Attention of heads to kinds of tokens and syntactic relations, compared with other maps (sections 3, 4.2 and 6).
 
-- `statistics`: for every map the mean share on the previous, own and next token, the first, special tokens, those of
-  them after the first (`separator`), punctuation, and the paper's punctuation (`period or comma`); entropy in nats, and as a
-  share of its largest value (`evenness`). Means are over queries that have such a target within reach. `behaviour` names what
-  a map mostly does.
+- `statistics`: for every map, the mean share on the previous, own and next token, the first token, special tokens, those of
+  them after the first (`separator`), punctuation, and the paper's punctuation (`period or comma`). Also the entropy in nats,
+  and as a fraction of its largest value (`evenness`). Means are over queries with such a target within reach. `behaviour` names
+  the main behaviours of a map.
 - `no_op`: the share on special tokens and the first token, and the row's entropy in nats, by kind of query; `first special` is
   [CLS] alone (section 3.3).
-- `divergences`, `plane`: Jensen-Shannon divergence between the heads of attention, mean over queries in nats; their
-  picture in a plane, with clusters (average linkage).
-- `relations` (data with gold relations): of the arcs of each relation the share that a map finds, from the dependent's
-  row and from the heads' rows; of a causal model only arcs within reach. Arcs are between words, pieces pooled, special
-  tokens left out; a tie is a miss. `offsets`: the share whose head is k words after the dependent. With `possessives="marker"` the
-  row of a possessor is that of its marker (`'s`), as in the paper's program.
-- `best`: the best map of each kind, chosen on other documents (5 folds, mean over 20 deals of documents into folds), with
-  95 % intervals (bootstrap over documents, the choice made again in each draw) and differences on the same draws: to
-  attention, to the best offset, and of later scopes to the map after attention (`minus_atb`). `top_` is the best on all
-  documents. `differences`: their means over all questions (a relation read from one end), with intervals on the same
-  draws, and in how many the interval excludes zero (`better`, `worse`): if nothing differed, at most one in twenty.
+- `divergences`, `plane`: Jensen-Shannon divergence between heads of attention in nats, mean over queries; heads as points in a
+  plane, with clusters (average linkage).
+- `relations` (data with gold relations): fraction of the arcs of each relation that a map finds, from the dependent's row and
+  from the heads' rows; in a causal model only arcs within reach. Arcs are between words: word pieces are pooled and special
+  tokens dropped. A tie is a miss. `offsets`: fraction of arcs whose head is k words after the dependent. With
+  `possessives="marker"` the row of a possessor is that of its marker (`'s`), as in the paper's program.
+- `best`: the best map of each kind, chosen on other documents (5 folds, mean over 20 divisions of documents into folds). It has
+  95 % intervals (bootstrap over documents, with the choice repeated in each draw). Differences on the same draws are to
+  attention, to the best offset, and for later scopes to the map after attention (`minus_atb`). `top_` is the best on all
+  documents.
+- `differences`: means of these over all questions (a relation read from one end), with intervals on the same draws. `better`
+  and `worse` count the intervals that exclude zero; if nothing differed, at most one in twenty is expected.
 
 Maps are attention, value-weighted attention and contributions at three scopes, of the whole layer or also by head.
 """
@@ -74,42 +75,42 @@ from tl_ffblock.results import figures as draw
 from tl_ffblock.results.token_maps import TokenMaps
 
 DRAWN = ("previous", "next", "first", "separator", "punctuation")
-"""Shares of the figure over layers."""
+"""Shares in the figure over layers."""
 STATISTICS = (*RELATIVE, "first", "special", "separator", "punctuation", PERIOD_OR_COMMA, "entropy", "evenness")
 NO_OP = "no-op"
-"""Share on special tokens and the first: where a head points that has nothing to do."""
+"""Share on special tokens and the first token, the targets of heads that do nothing (no-op)."""
 QUERY_KINDS = ("first special", "special", "punctuation", "first piece", "later piece")
 OF_KINDS = (NO_OP, "entropy")
-"""What is averaged by kind of query."""
+"""Numbers that are averaged by kind of query."""
 N_CLUSTERS = 8
 OFFSET = "offset"
-"""The best fixed distance, which is compared with the kinds of maps."""
+"""Best fixed distance, a baseline for the kinds of maps."""
 _NAME_BYTES = 24
-"""Bytes that a relation's name is kept in; the longest of Universal Dependencies have 17."""
+"""Number of bytes of a stored relation name; the longest of Universal Dependencies has 17."""
 Measured: TypeAlias = tuple[
     dict[str, Moments], Float[np.ndarray, "map map"], Int[np.ndarray, "map map"], RelationHits | None
 ]
-"""What one sequence adds: statistics, the sum of divergences over queries between the heads of attention, their number, hits."""
+"""Measurement of one sequence: statistics, sums of divergences over queries between heads of attention, number of queries, hits."""
 
 
 @dataclass(frozen=True)
 class HeadsOptions(Options):
-    """Which maps, and which relations."""
+    """Maps and relations of the study."""
 
     least: ClassVar[Mapping[str, int]] = {"least_arcs": 1}
     contributions: Literal["layer", "head"] = "layer"
     """Contributions of the whole layer, or also through each head, which takes four to ten times as long."""
     least_arcs: int = 100
-    """Arcs within reach that a relation needs to stand in the tables."""
+    """Smallest number of arcs within reach for a relation to be in the tables."""
     possessives: Literal["noun", "marker"] = "noun"
-    """Whose row shows the head of a possessor: its own, or that of the marker ('s) after it, as in the paper's program."""
+    """Row that is read for the head of a possessor: its own, or that of the marker ('s) after it, as in the paper's program."""
 
 
 class Heads(Study):
     """Statistics of heads and of other maps."""
 
     name = "heads"
-    title = "What heads attend to, and what the feed-forward makes of it"
+    title = "What heads attend to, before and after the feed-forward"
     packages = ("sklearn",)
     captions: ClassVar[Mapping[str, str]] = {
         "shares": "Mean share of attention on each target, over the heads of a layer, with standard errors (thick) and standard "
@@ -117,12 +118,12 @@ class Heads(Study):
         "plane": "Attention's heads by what they mostly do; close heads attend alike, the axes mean nothing. Every head is there once: "
         "a picture of their distances, without standard errors.",
     }
-    masked = 0.0  # Clark et al. read texts as they are
+    masked = 0.0  # Clark et al. mask no tokens
     options: HeadsOptions
 
     @property
     def by_head(self) -> bool:
-        """Whether maps are taken through each head, too."""
+        """Whether contributions through each head are among the maps."""
         return self.options.contributions == "head"
 
     def scopes(self) -> tuple[str, ...]:
@@ -211,9 +212,9 @@ def sequence_statistics(maps: TokenMaps, tokenised: TokenisedText) -> dict[str, 
 def query_kinds(
     tokenised: TokenisedText, groups: Mapping[str, Bool[np.ndarray, " token"]]
 ) -> dict[str, Bool[np.ndarray, " token"]]:
-    """Kinds of queries: special tokens, punctuation, first pieces of words and later ones; each token is of one at most.
+    """Masks of the kinds of queries: special tokens, punctuation, first pieces of words, and later pieces; a token has at most one.
 
-    A special token at the beginning counts as special and alone.
+    A special token at the beginning is special, and also a kind of its own ("first special").
     """
     word = tokenised.word
     first_piece = np.zeros(len(word), dtype=bool)
@@ -229,7 +230,7 @@ def query_kinds(
 
 
 def arcs_of(tokenised: TokenisedText, *, from_markers: bool = False) -> Arcs:
-    """The text's relations between words that have a token, by the rows of the maps of words; the root has none.
+    """Relations of the text between words that have a token, by rows of the word maps; the root has none.
 
     Args:
         tokenised: The text.
@@ -248,7 +249,7 @@ def arcs_of(tokenised: TokenisedText, *, from_markers: bool = False) -> Arcs:
 
 
 def hits_as_arrays(measured: Sequence[RelationHits]) -> Arrays:
-    """What a shard keeps of its sequences' arcs, one bit an arc, map and direction; nothing where there are none."""
+    """Arrays of a shard for its sequences' arcs, with one bit per arc, map and direction; empty without arcs."""
     if not measured:
         return {}
     hits = np.concatenate([each.hits for each in measured], axis=1)
@@ -264,7 +265,7 @@ def hits_as_arrays(measured: Sequence[RelationHits]) -> Arrays:
 def merged_hits(
     shards: Sequence[ShardArrays], prefix: str, shape: tuple[int, int], *, causal: bool
 ) -> RelationHits | None:
-    """All shards' arcs, in order; `shape` is (layers, channels). None where no shard has any."""
+    """Arcs of all shards, in order; `shape` is (layers, channels). None if no shard has any."""
     kept = [shard for shard in shards if f"{prefix}hits" in shard]
     if not kept:
         return None
@@ -291,7 +292,7 @@ def _rows(
 
 
 def _statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
-    """One row per layer and channel: every mean, and what the channel mostly does."""
+    """One row per layer and channel: every mean, and the main behaviours."""
     means = {name: moments[name].value for name in STATISTICS}
     reached = behaviours(means)
     table = pd.DataFrame(_rows(channels, means | {"queries": moments["entropy"].count}))
@@ -300,7 +301,7 @@ def _statistics_table(moments: Mapping[str, Moments], channels: Sequence[Channel
 
 
 def _no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) -> pd.DataFrame:
-    """The no-op share and the entropy of every layer and channel by kind of query."""
+    """No-op share and entropy of every layer and channel, by kind of query."""
     rows: list[dict[str, Any]] = []
     for kind in QUERY_KINDS:
         share, entropy = (moments[f"{name}.{kind}"] for name in OF_KINDS)
@@ -310,7 +311,7 @@ def _no_op_table(moments: Mapping[str, Moments], channels: Sequence[Channel]) ->
 
 
 def _plane_table(divergences: Float[np.ndarray, "map map"], heads: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Attention's heads in a plane, with their cluster and behaviour; `heads` are their statistics, in order."""
+    """Heads of attention as points in a plane, with cluster and behaviour; `heads` are their statistics, in order."""
     table = heads[["map", "layer", "channel", "behaviour"]].reset_index(drop=True)
     if len(table) < 2:
         return table.assign(x=0.0, y=0.0, cluster=0)
@@ -346,7 +347,7 @@ def _relations_table(hits: RelationHits, channels: Sequence[Channel], least: int
 
 
 def _offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
-    """How many arcs of every relation have their head k words after the dependent, for each k."""
+    """Fraction of the arcs of every relation with the head k words after the dependent, for each k."""
     rows = [
         {"relation": relation, "read": direction, "offset": k, "accuracy": float((hits.offset[arcs] == k).mean())}
         | {"arcs": int(arcs.sum())}
@@ -359,7 +360,7 @@ def _offsets_table(hits: RelationHits, least: int) -> pd.DataFrame:
 def _best_tables(
     hits: RelationHits, channels: Sequence[Channel], least: int, seed: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """For every relation the best map of each kind, chosen on other documents, compared with others; and means over relations."""
+    """For every relation the best map of each kind, chosen on other documents, with its differences to others; and their means."""
     rows, questions = [], []
     places = places_by_kind(channels)
     documents = np.unique(hits.document)
@@ -385,7 +386,7 @@ def _best_tables(
             row |= share.columns("accuracy")
             for (of, other), difference in differences.items():
                 row |= difference.columns(f"minus_{other}") if of == kind else {}
-            if kind != OFFSET:  # the map that is best on all documents, which by the choice is better than it is
+            if kind != OFFSET:  # best on all documents: the choice makes this accuracy optimistic
                 accuracy = candidates[kind].mean(axis=0)
                 layer, place = np.unravel_index(int(accuracy.argmax()), accuracy.shape)
                 name = channels[places[kind][place]].name
@@ -395,14 +396,14 @@ def _best_tables(
 
 
 def _compared_with(kind: str) -> dict[str, str]:
-    """By the name in the tables the kind of map that another kind is compared with."""
+    """Kinds of maps that a kind is compared with, by their name in the tables."""
     before = "Atb by head" if kind.endswith(" by head") else "Atb"
     others = {"attention": ATTENTION, "offset": OFFSET}
     return others if kind in (ATTENTION, VALUE_WEIGHTED, before) else others | {"atb": before}
 
 
 def _differences_table(questions: Sequence[Mapping[tuple[str, str], Share]]) -> pd.DataFrame:
-    """Over all questions: in how many the interval of a difference excludes zero, and the mean difference."""
+    """Over all questions: number of differences whose interval excludes zero, and the mean difference."""
     rows = []
     for kind, other in questions[0] if questions else ():
         shares = [differences[kind, other] for differences in questions]
@@ -414,7 +415,7 @@ def _differences_table(questions: Sequence[Mapping[tuple[str, str], Share]]) -> 
 
 
 def _questions(hits: RelationHits, least: int) -> Iterator[tuple[str, ArcDirection, Bool[np.ndarray, " arc"]]]:
-    """Every relation from both ends, with the arcs within reach, where there are enough of them."""
+    """Every relation from both ends, with its arcs within reach, if there are enough of them."""
     for relation, of_relation in hits.relations.items():
         for direction in DIRECTIONS:
             arcs = of_relation & hits.reachable(direction)

@@ -1,13 +1,13 @@
-"""Probes: how much of a parse is in all heads, or all maps, together (section 5).
+"""Probes: syntactic information in all heads, or all maps, together (section 5).
 
-- `attachment`: unlabelled attachment of words that are not punctuation, cross-validated over documents (5 folds), with
-  95 % intervals (bootstrap over documents) and the difference to attention by the same probe, on the same draws.
+- `attachment`: unlabelled attachment score of words that are not punctuation, cross-validated over documents (5 folds). It has
+  95 % intervals (bootstrap over documents), and the difference to attention with the same probe, on the same draws.
 
-Of every word a probe picks the head among all other words and the root. `probe` is "maps", one weight a map and
-direction; "maps and words", weights that depend on both words' embeddings (64 principal components of the model's own,
-in place of GloVe's); "distance and words", which reads no map. `maps` is attention, value-weighted attention,
-contributions of whole layers at three scopes, all of these together, or attention of a model whose weights are drawn at
-random. Baselines: the next word ("right-branching") and the best fixed offset, chosen on other documents.
+For every word a probe chooses the head among all other words and the root. `probe` is "maps", with one weight per map and
+direction; "maps and words", with weights that depend on both words' embeddings (64 principal components of the model's own, in
+place of GloVe's); or "distance and words", which reads no map. `maps` is attention, value-weighted attention, contributions of
+whole layers at three scopes, all of these together, or attention of a model with random weights. Baselines: the next word
+("right-branching"), and the best fixed offset, chosen on other documents.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,26 +72,26 @@ PARTS = {
 
 @dataclass(frozen=True)
 class ProbesOptions(Options):
-    """How probes are trained."""
+    """Training of the probes."""
 
     least: ClassVar[Mapping[str, int]] = {"probe_epochs": 1}
     probe_epochs: int = 10
-    """How often a probe sees its training sentences."""
+    """Number of passes over the training sentences."""
 
 
 Probed: TypeAlias = tuple[ProbeSentence, Float[np.ndarray, "map word word"]]
-"""A sentence with all maps, and its attention by the random model."""
+"""A sentence with all maps, and its attention patterns in the model with random weights."""
 
 
 class Probes(Study):
-    """Parses read off all maps together."""
+    """Parses predicted from all maps together."""
 
     name = "probes"
-    title = "How much of a parse is in all maps together"
+    title = "Dependency parsing from all maps: probes"
     captions: ClassVar[Mapping[str, str]] = {
         "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
     }
-    masked = 0.0  # Clark et al. read texts as they are
+    masked = 0.0  # Clark et al. mask no tokens
     options: ProbesOptions
 
     _random: Model | None = None
@@ -161,7 +161,7 @@ class Probes(Study):
 
 
 class _Corpus:
-    """All shards' sentences, by kind of map."""
+    """Sentences of all shards, by kind of map."""
 
     def __init__(self, shards: Sequence[Mapping[str, np.ndarray]], facts: ModelFacts) -> None:
         self.sentences = [probed for shard in shards for probed in _unpacked(shard)]
@@ -171,7 +171,7 @@ class _Corpus:
         self.places = {**places_by_kind(channels), ALL_MAPS: list(range(len(channels)))}
 
     def of(self, kind: str) -> list[ProbeSentence]:
-        """The sentences with the maps of one kind, of all kinds, or of the random model."""
+        """Sentences with the maps of one kind, of all kinds, or of the model with random weights."""
         if kind == RANDOM:
             return [replace(sentence, maps=random) for sentence, random in self.sentences]
         rows = [layer * self.n_channels + place for layer in range(self.n_layers) for place in self.places[kind]]
@@ -179,7 +179,7 @@ class _Corpus:
 
 
 def _answers(corpus: _Corpus, training: Training) -> Iterator[tuple[str, str, Attachments]]:
-    """Every probe on every kind of map, attention first, and the baselines, which have no map."""
+    """Answers of every probe on every kind of map, attention first, and of the baselines, which have no map."""
     yield from (
         (probe, kind, attachments(corpus.of(kind), probe, training))
         for probe in ("maps", "maps and words")

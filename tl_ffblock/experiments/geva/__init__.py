@@ -1,1 +1,1 @@
-"""The experiments of Geva et al. 2021, on any activation, gated blocks and experts included."""
+"""Studies of Geva et al. 2021, for any activation function, gated feed-forwards and mixtures of experts."""

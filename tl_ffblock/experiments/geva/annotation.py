@@ -1,10 +1,10 @@
-"""A sheet on which a reader names the patterns of triggers, and what is counted of it (Geva et al. 2021, section 3.2).
+"""Annotation sheet for the patterns of top-activating examples, and its evaluation (Geva et al. 2021, section 3.2).
 
-In the column `patterns` stand what the reader sees in a prefix, each with its kind, several with semicolons:
+A reader writes the patterns of a prefix into the column `patterns`, each with its kind, separated by semicolons:
 
     ends in "press"=shallow; newspapers=semantic
 
-A pattern is one that stands at three triggers of a memory or more; others are not counted, as in the paper.
+A pattern must be at three or more examples of a neuron; others are not counted, as in the paper.
 """
 
 import csv
@@ -23,19 +23,20 @@ from tl_ffblock.signatures import strict
 
 Kind: TypeAlias = Literal["shallow", "semantic"]
 LEAST = 3
-"""Triggers of a memory at which a pattern stands."""
+"""Smallest number of a neuron's examples with a pattern."""
 COLUMNS = ("memory", "rank", "prefix", "next_token", "patterns")
 
 
 @strict
 def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> Path:
-    """Write a CSV file with one row per trigger and an empty column for patterns.
+    """Path of a CSV file, which is written with one row per top-activating example and an empty column for patterns.
 
-    Prefixes stand in quotation marks, so that no spreadsheet takes one for a formula; the trigger token is marked `*so*`.
+    Prefixes are in quotation marks, so that no spreadsheet reads one as a formula. The last token of a prefix, at which the
+    neuron is active, is marked `*so*`.
 
     Args:
-        triggers: From `find_triggers`.
-        path: The file.
+        triggers: Result of `find_triggers`.
+        path: File to write.
 
     Raises:
         InputError: if its folder does not exist.
@@ -56,14 +57,14 @@ def write_annotation_sheet(triggers: Triggers, path: str | os.PathLike[str]) -> 
 
 @strict
 def read_annotations(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """What a filled sheet says: one row a memory.
+    """Evaluation of a filled sheet, one row per neuron.
 
     Returns:
-        memory, layer, triggers, patterns (their number), and the share of the triggers with a pattern that is `shallow`,
-        `semantic`, of `both` kinds, or of `none`; these four sum to 1.
+        memory, layer, triggers, patterns (their number), and the fraction of the examples whose patterns are `shallow`,
+            `semantic`, of `both` kinds, or that have `none`; these four sum to 1.
 
     Raises:
-        InputError: for a file without the sheet's columns or rows, a pattern without a kind, or one of two kinds.
+        InputError: if the file lacks columns or rows of the sheet, a pattern has no kind, or one has two kinds.
         FileNotFoundError: if there is no such file.
     """
     noted: dict[str, list[Mapping[str, Kind]]] = {}
@@ -73,7 +74,7 @@ def read_annotations(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Kind]]]:
-    """Each row's memory and patterns."""
+    """Neuron and patterns of each row."""
     with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
         sheet = csv.DictReader(file)
         missing = {"memory", "patterns"} - set(sheet.fieldnames or ())
@@ -81,24 +82,26 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Kind]]]:
             raise InputError(f"{path} has no column {' or '.join(sorted(missing))}: it is not an annotation sheet.")
         rows = [(row["memory"], _patterns(row["patterns"] or "", path, sheet.line_num)) for row in sheet]
     if not rows:
-        raise InputError(f"{path} has no row: there is nothing to count.")
+        raise InputError(f"{path} has no rows: expected one per trigger.")
     yield from rows
 
 
 def _patterns(noted: str, path: Path, line: int) -> dict[str, Kind]:
-    """The patterns of a cell, with their kinds."""
+    """Patterns of a cell, with their kinds."""
     patterns: dict[str, Kind] = {}
     for piece in filter(None, (piece.strip() for piece in noted.split(";"))):
         name, _, kind = (part.strip() for part in piece.rpartition("="))
         known = [option for option in get_args(Kind) if option == kind]
         if not name or not known:
-            raise InputError(f"{path}, line {line}: {piece!r} is not a pattern; write NAME=shallow or NAME=semantic.")
+            raise InputError(
+                f"{path}, line {line}: {piece!r} is not a pattern; expected NAME=shallow or NAME=semantic."
+            )
         patterns[name] = known[0]
     return patterns
 
 
 def _summary(memory: str, triggers: list[Mapping[str, Kind]]) -> dict[str, object]:
-    """Counts of one memory."""
+    """Row of one neuron."""
     counts = Counter(name for patterns in triggers for name in patterns)
     kinds: dict[str, set[Kind]] = {}
     for patterns in triggers:
@@ -106,7 +109,7 @@ def _summary(memory: str, triggers: list[Mapping[str, Kind]]) -> dict[str, objec
             kinds.setdefault(name, set()).add(kind)
     torn = [name for name, of_name in kinds.items() if len(of_name) > 1]
     if torn:
-        raise InputError(f"memory {memory}: the pattern {torn[0]!r} is called shallow and semantic; decide for one.")
+        raise InputError(f"memory {memory}: the pattern {torn[0]!r} is both shallow and semantic. Use one kind.")
     recurring = {name for name, count in counts.items() if count >= LEAST}
     covered = Counter(frozenset(kind for name, kind in p.items() if name in recurring) for p in triggers)
     shares: dict[str, frozenset[Kind]] = {

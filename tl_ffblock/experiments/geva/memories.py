@@ -1,25 +1,26 @@
-"""Neurons as memories over a corpus: triggers, agreement, composition, refinement (Geva et al. 2021, sections 3 to 5).
+"""Neurons as key-value memories over a corpus: triggers, agreement, composition, refinement (Geva et al. 2021, sections 3 to 5).
 
-Of every layer a random sample of memories is looked at for triggers, one prefix a sequence; all memories of a layer take
-part in composition. Nothing grows with the corpus but its time.
+A trigger is a top-activating example of a neuron, with at most one prefix per sequence. Triggers are searched for a random
+sample of neurons of every layer; composition uses all neurons of a layer. Only the time grows with the corpus.
 
-- `triggers`: the prefixes with the largest coefficients of each sampled memory, positive and negative ones apart.
-- `ngrams`: shallow patterns as far as they can be counted: the share of memories of which at least 3 triggers end in the
-  same 1, 2 or 3 tokens, and the share of triggers that the commonest ending has. "random" are as many memories whose
-  coefficients are random numbers.
-- `agreement` (causal models): how often the token after a trigger is the top token of the memory's value: of the first
-  trigger, of all, and of any; `chance`, if next tokens were dealt out to the memories of a layer at random.
-- `ranks` (causal models): where the token after the first trigger stands among all that the memory's value promotes, 1 for the top
-  token (section 4): quartiles over memories, and shares up to 1, 10 and 100.
-- `confident`: of the 100 values with the largest top probability, how many are in the upper third, and how many have a trigger
-  that agrees.
-- `composition`: share of active memories, and how often none of them says the layer's top token (`zero_agreement`), by two
-  rules of what is active and for both meanings of the layer's top token. At one random position a sequence.
-- `refinement`: how often the residual's top token is the model's already, the probability of that token there, and whose top
+- `triggers`: the prefixes with the largest activations of each sampled neuron, positive and negative ones separately.
+- `ngrams`: shallow patterns, as far as they can be counted: the fraction of neurons with at least 3 triggers that end in the
+  same 1, 2 or 3 tokens. Also the fraction of triggers with the most frequent ending. "random" are as many neurons whose
+  activations are random numbers.
+- `agreement` (causal models): how often the token after a trigger is the top token of the neuron's value: for the first
+  trigger, for all, and for any. `chance` is the value if next tokens were assigned to the neurons of a layer at random.
+- `ranks` (causal models): rank of the token after the first trigger among all tokens by the neuron's value, 1 for the top token
+  (section 4): quartiles over neurons, and fractions up to 1, 10 and 100.
+- `confident`: of the 100 values with the largest top probability, the fraction in the upper third of layers, and the fraction
+  with a trigger that agrees.
+- `composition`: fraction of active neurons, and how often no active neuron's value has the layer's top token as its own
+  (`zero_agreement`), by two rules for active neurons. The layer's top token is that of the feed-forward, or of the layer's
+  output (`zero_agreement_with_sum`). At one random position per sequence.
+- `refinement`: how often the residual's top token is already the model's, the probability of that token there, and whose top
   token the layer's output has. At the same positions.
 
-Readings: "direction" is the unembedding alone, as in the paper; "final_norm" the model's own read-out. Of an encoder that
-was saved without its head there are triggers and endings only.
+Readings: "direction" is the unembedding alone, as in the paper; "final_norm" is the model's own read-out. For an encoder saved
+without its head there are triggers and endings only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,19 +71,19 @@ from tl_ffblock.results.tokens import visible
 
 READINGS: tuple[Reading, ...] = get_args(Reading)
 READING_WORDS: dict[Reading, str] = {"direction": "unembedding alone", "final_norm": "model's read-out"}
-"""As figures name them."""
+"""Names of the readings in figures."""
 SIGNS: tuple[Sign, ...] = get_args(Sign)
 RULES: tuple[ActiveRule, ...] = get_args(ActiveRule)
 RANDOM = "random"
 CONTEXT = 12
-"""Tokens of a prefix that are kept, the trigger token last."""
+"""Number of stored tokens of a prefix, the trigger token last."""
 ENDINGS = (1, 2, 3)
 ALIKE = 3
-"""Triggers that have to end alike to be a pattern, as in the paper's annotation."""
+"""Smallest number of triggers with the same ending that counts as a pattern, as in the paper's annotation."""
 CONFIDENT = 100
-"""Values with the largest top probability, as in the paper."""
+"""Number of values with the largest top probability, as in the paper."""
 UP_TO = (1, 10, 100)
-"""Ranks up to which shares of memories are counted."""
+"""Ranks up to which fractions of neurons are counted."""
 COMPOSITION = ("active", "zero_agreement", "zero_agreement_with_sum")
 REFINEMENT = ("final", "probability", *OUTCOMES)
 TRIGGER_COLUMNS = [
@@ -100,31 +101,31 @@ TRIGGER_COLUMNS = [
 _ERRORS = "with the standard errors of shares"
 
 Names: TypeAlias = Int[np.ndarray, "cell 3"]
-"""Layer, expert (-1 for none) and neuron of every sampled memory."""
+"""Layer, expert (-1 for none) and neuron of every sampled neuron."""
 Values: TypeAlias = tuple[Int[np.ndarray, "reading cell"], Float[np.ndarray, "reading cell"]]
 """Top token of each sampled value, and its probability."""
 Measured: TypeAlias = tuple[int, Int[np.ndarray, " token"], Mapping[str, BestPositions], Mapping[str, Moments]]
-"""What one sequence adds: its number and tokens; its best positions by sign, and of memories whose coefficients are random numbers
-("random"); and of one position, [layer ...], `composition` [layer rule 3] and `refinement` [layer reading 2 + outcomes], neither
-without a head."""
+"""Measurement of one sequence: its number and tokens; its best positions by sign, and of neurons whose activations are random
+numbers ("random"); and for one position, [layer ...], `composition` [layer rule 3] and `refinement` [layer reading 2 +
+outcomes], neither without a head."""
 
 
 @dataclass(frozen=True)
 class KnownValues:
-    """What the memories of a model write, whatever it reads."""
+    """Values of a model's neurons, which do not depend on the input."""
 
     model: Model
     cells: Cells
-    """The sampled ones, whose triggers are looked for."""
+    """Sampled neurons, for which triggers are searched."""
     values: Mapping[str, Values]
-    """Of the sample, by sign; none without a head."""
+    """Top tokens of the sample, by sign; empty without a head."""
     sides: Mapping[int, Int[Tensor, "side neuron"]]
-    """By layer, of every memory: the direction's top token of v and of -v."""
+    """By layer, for every neuron: top token of v and of -v in the reading "direction"."""
     lengths: Mapping[int, Float[Tensor, " neuron"]]
 
 
 def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
-    """As many memories of every layer, drawn at random; all where a layer has no more."""
+    """The same number of random neurons of every layer; all neurons of a layer with fewer."""
     chosen = []
     for layer in range(model.n_layers):
         block = model.layers[layer].read(settings_of(model, {}).dtype)
@@ -136,7 +137,7 @@ def sampled_cells(model: Model, keys: int, seed: int) -> Cells:
 
 @torch.no_grad()
 def known_values(model: Model, cells: Cells) -> KnownValues:
-    """Read every value of a model by its unembedding, and those of the sample in both readings."""
+    """Top tokens of all values of a model in the reading "direction", and those of the sample in both readings."""
     if not model.has_trained_head:
         return KnownValues(model, cells, {}, {}, {})
     of_sample: dict[str, Values] = {}
@@ -158,10 +159,11 @@ def known_values(model: Model, cells: Cells) -> KnownValues:
 def at_position(
     records: tuple[LayerRecord, ...], position: int, model: Model, known: KnownValues
 ) -> dict[str, Moments]:
-    """What one position adds to composition and refinement.
+    """Composition and refinement at one position.
 
-    Composition is by layer and rule: share of active memories, zero agreement with the feed-forward, and with the sum.
-    Refinement is by layer and reading: is the residual's top token the model's, its probability there, the outcome.
+    Composition is by layer and rule: fraction of active neurons, zero agreement with the feed-forward's top token, and with
+    that of the layer's output. Refinement is by layer and reading: whether the residual's top token is the model's, its
+    probability there, and the outcome.
     """
     rows = tuple(record.rows(slice(position, position + 1)) for record in records)
     added, output = feed_sum(rows[0].block.order), output_step(rows[0].block.order).scope
@@ -189,20 +191,25 @@ def at_position(
 
 @dataclass(frozen=True)
 class TriggerShard(BestPositions, Kept):
-    """The best positions of some sequences, with the tokens around them."""
+    """Best positions of some sequences, with the tokens around them."""
 
     context: Int[np.ndarray, "cell rank token"]
-    """The last tokens of the prefix; -1 before its start."""
+    """Last tokens of the prefix; -1 before its start."""
     following: Int[np.ndarray, "cell rank"]
-    """The token after it; -1 for none."""
+    """Token after the prefix; -1 for none."""
     value_rank: Int[np.ndarray, "cell rank reading"]
-    """Of that token in the memory's value; -1 where it was not looked up: of all but the first of a shard, and without a head."""
+    """Rank of that token by the neuron's value; -1 if it was not looked up: for all triggers of a shard except the first, and
+    without a head."""
 
     @classmethod
     def of(
         cls, best: BestPositions, ids: Mapping[int, Int[np.ndarray, " token"]], sign: Sign | None, known: KnownValues
     ) -> "TriggerShard":
-        """Look up the tokens of best positions, and for a sign the first one's in the memory's value where the model predicts it."""
+        """Best positions with the tokens around them.
+
+        With a sign, in a causal model with a head, the rank of the first trigger's next token by the neuron's value is also
+        looked up.
+        """
         context = np.full((*best.sequence.shape, CONTEXT), -1, dtype=np.int32)
         following = np.full_like(best.sequence, -1)
         for cell in zip(*np.nonzero(best.sequence >= 0), strict=True):
@@ -217,14 +224,14 @@ class TriggerShard(BestPositions, Kept):
         return cls(best.magnitude, best.sequence, best.position, context, following, ranks)
 
     def merged(self, more: "TriggerShard") -> "TriggerShard":
-        """The best of both, each with its tokens."""
+        """Best positions of both, each with its tokens."""
         best = TriggerShard(*(array.copy() for array in self.arrays().values()))
         best.take(more)
         return best
 
 
 def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callable[[int], str]) -> pd.DataFrame:
-    """One row per trigger: where it is, what it ends in, what follows."""
+    """One row per trigger: its position, the end of its prefix, and the next token."""
     rows = []
     for sign, factor in zip(SIGNS, (1, -1), strict=True):
         found = best[sign]
@@ -239,7 +246,7 @@ def trigger_table(names: Names, best: Mapping[str, TriggerShard], label: Callabl
 
 
 def ngram_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
-    """By layer and length of ending: memories whose triggers end alike; layer -1 are the random ones."""
+    """By layer and length of the ending: neurons whose triggers have the same ending; layer -1 has the random ones."""
     rows = []
     for sign, layer in (*product(SIGNS, np.unique(names[:, 0]).tolist()), (RANDOM, -1)):
         found = best[sign]
@@ -256,7 +263,7 @@ def ngram_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
 
 
 def _commonest(context: Int[np.ndarray, "rank token"], n: int) -> tuple[int, int]:
-    """How many of a memory's triggers have its commonest ending of n tokens, and how many triggers there are."""
+    """Number of a neuron's triggers with its most frequent ending of n tokens, and number of triggers."""
     kept = context[context[:, -1] >= 0]
     endings = kept[(kept[:, -n:] >= 0).all(axis=1)][:, -n:]
     counts = np.unique(endings, axis=0, return_counts=True)[1] if len(endings) else np.zeros(1, dtype=int)
@@ -286,7 +293,7 @@ def agreement_table(names: Names, best: Mapping[str, TriggerShard], values: Mapp
 
 
 def rank_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
-    """By sign, reading and layer: ranks of the token after the first trigger in the memory's value."""
+    """By sign, reading and layer: ranks of the token after the first trigger by the neuron's value."""
     rows = []
     for sign, (index, reading), layer in product(SIGNS, enumerate(READINGS), np.unique(names[:, 0]).tolist()):
         ranks = best[sign].value_rank[names[:, 0] == layer, 0, index]
@@ -299,7 +306,7 @@ def rank_table(names: Names, best: Mapping[str, TriggerShard]) -> pd.DataFrame:
 
 
 def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapping[str, Values]) -> pd.DataFrame:
-    """The values with the largest top probability: where they are, and whether a trigger agrees."""
+    """Values with the largest top probability: their layers, and whether a trigger agrees."""
     upper = names[:, 0] >= (names[:, 0].max() + 1) * 2 / 3
 
     def row(sign: Sign, reading: Reading) -> dict[str, object]:
@@ -321,7 +328,7 @@ def confident_table(names: Names, best: Mapping[str, TriggerShard], values: Mapp
 
 
 def position_table(moments: Moments, kind: str, kinds: Sequence[str], columns: Sequence[str]) -> pd.DataFrame:
-    """By layer and kind: what was measured at positions, and at how many."""
+    """By layer and kind: measurements at positions, and number of positions."""
     values = {name: moments.value[..., place] for place, name in enumerate(columns)}
     axes = {"layer": range(len(moments.mean)), kind: kinds}
     return table_over(axes, {"positions": moments.count[..., 0], **values})
@@ -333,17 +340,17 @@ def _share(part: np.integer, whole: np.integer) -> float:
 
 @dataclass(frozen=True)
 class MemoriesOptions(Options):
-    """How many memories, and how many triggers of each."""
+    """Number of neurons, and number of triggers of each."""
 
     least: ClassVar[Mapping[str, int]] = {"keys": 1, "every": 1, "top_triggers": 3, "skip_first": 0}
     keys: int = 64
-    """Memories of every layer whose triggers are looked for, drawn at random by the seed."""
+    """Number of neurons of every layer for which triggers are searched, a random sample by the seed."""
     top_triggers: int = 25
-    """Triggers of a memory."""
+    """Number of triggers per neuron."""
     skip_first: int = 1
-    """Tokens at the start of a sequence that are not triggers: many models park huge activations there."""
+    """Number of tokens at the start of a sequence that cannot be triggers: many models have very large activations there."""
     every: int = 1
-    """Every so many sequences one gives a position for composition and refinement, which cost more than triggers."""
+    """One of this many sequences gives a position for composition and refinement, which take longer than triggers."""
 
 
 class MemoriesStudy(Study):
@@ -353,7 +360,7 @@ class MemoriesStudy(Study):
     title = "Feed-forward neurons as keys and values"
     alone = True
     reads_head = True
-    masked = 0.0  # triggers are texts as they are
+    masked = 0.0  # triggers are unmasked texts
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Share of memories whose first trigger is followed by their value's top token, {_ERRORS}.",
         "ranks": "Median rank of the token after the first trigger among those that the memory's value promotes, without a "
@@ -441,7 +448,7 @@ class MemoriesStudy(Study):
             for n in ENDINGS
         }
         figures = {"ngrams": draw.layer_lines(lines, ylabel="share of memories")}
-        if "agreement" in tables:  # both readings, and chance, which is computed and not counted
+        if "agreement" in tables:  # both readings, and chance, which is an expectation without a standard error
             by_reading = dict(iter(tables["agreement"].query("sign == 'positive'").groupby("reading")))
             lines = {
                 READING_WORDS[name]: draw.Spread.of_shares(by_reading[name], "first", count="memories")
@@ -461,7 +468,7 @@ class MemoriesStudy(Study):
         return figures
 
     def sentences(self, tables: Tables) -> tuple[str, ...]:
-        """Where triggers end alike most often, and where values agree with them most often."""
+        """Fractions of neurons whose triggers end alike, and whose values agree with their first trigger."""
         one_token = tables["ngrams"].query("sign == 'positive' and n == 1 and layer >= 0").dropna(subset="shared")
         sentences = []
         if len(one_token):
@@ -483,7 +490,7 @@ class MemoriesStudy(Study):
         return tuple(sentences)
 
     def overview(self, tables: Tables) -> Tables:
-        """Give agreement and zero agreement by layer."""
+        """Agreement and zero agreement by layer."""
         small: Tables = {}
         if "agreement" in tables:
             wide = (

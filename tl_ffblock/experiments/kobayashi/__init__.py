@@ -1,1 +1,1 @@
-"""The experiments of Kobayashi et al. 2024, one file each."""
+"""Studies of Kobayashi et al. 2024, one file each."""

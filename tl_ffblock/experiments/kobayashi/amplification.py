@@ -1,20 +1,19 @@
-"""Which token pairs the feed-forward amplifies: FF-amp over the corpus (section 5.2).
+"""Token pairs that the feed-forward amplifies: FF-amp over the corpus (section 5.2).
 
-FF-amp of a pair is the difference of the column-normalised maps after and before the feed-forward
-(footnote 3), averaged over all occurrences of the two vocabulary entries (query, key). Left out are pairs
-of a position with itself, pairs that occur once, special and masked tokens, and cells that a causal
-model cannot reach.
+FF-amp of a pair is the difference of the column-normalised maps after and before the feed-forward (footnote 3). It is averaged
+over all occurrences of the two vocabulary entries (query, key). Omitted are pairs of a position with itself, pairs that occur
+once, special and masked tokens, and cells that a causal model cannot reach.
 
-- `top_pairs`: the most amplified pairs of each layer (positive FF-amp only), with their category (the most frequent one of their
-  occurrences, of equally frequent ones the first of `CATEGORIES`) and the share of occurrences that are of it (Tab. 1-3).
-- `shares`: share of the categories among them, against all pairs (what fully random pairs give in
-  expectation) and all pairs that occur side by side at least once (adjacent random pairs) (Fig. 5, 13). A pair counts
-  in each category by the share of its occurrences there, so that no tie is broken. Of pairs that occur at least
-  twice, as in the paper, and of those that occur more often: most pairs of a corpus occur twice.
-- `pmi`: Spearman's correlation of mean FF-amp with pointwise mutual information by article, sentence and
-  window, pairs of different tokens that share a unit; of pairs that occur at least twice, and of frequent ones, whose
-  FF-amp and mutual information are less noisy. Mutual information is of the text as it was before tokens were masked, as in
-  the paper, whose counts are of plain text; `pmi_masked="dropped"` takes masked tokens out before counting.
+- `top_pairs`: the most amplified pairs of each layer (positive FF-amp only). Each has its most frequent category (the first of
+  `CATEGORIES` in a tie), and the fraction of its occurrences in it (Tab. 1-3).
+- `shares`: fraction of each category among these pairs. It is compared with all pairs (the expectation for fully random pairs)
+  and with all pairs that are adjacent at least once (adjacent random pairs) (Fig. 5, 13). A pair counts in each category by the
+  fraction of its occurrences there, so there are no ties. For pairs that occur at least twice, as in the paper, and for more
+  frequent ones: most pairs of a corpus occur twice.
+- `pmi`: Spearman's correlation of mean FF-amp with pointwise mutual information by article, sentence and window, over pairs of
+  different tokens that share a unit. For pairs that occur at least twice, and for frequent pairs, whose FF-amp and mutual
+  information are less noisy. Mutual information is computed on the text before masking, as in the paper, whose counts are of
+  plain text; with `pmi_masked="dropped"` masked tokens are removed before counting.
 """
 
 import zlib
@@ -36,29 +35,29 @@ from tl_ffblock.results.measures import amplification
 from tl_ffblock.results.tokens import visible
 
 CATEGORIES = ("same token", "subwords of one word", "within an expression", "adjacent", "other")
-"""Kinds of token pairs, by rule; the first that fits counts.
+"""Categories of token pairs, by rule; the first that applies counts.
 
 1. same token: both are the same entry of the vocabulary.
-2. subwords of one word (gold words where the data has them, else runs of letters and digits).
-3. within a multi-word expression or named entity, where the data or a tagger marks them.
+2. subwords of one word (gold words if the data has them, else runs of letters and digits).
+3. within a multi-word expression or named entity, as marked by the data or a tagger.
 4. adjacent: next to each other in the sequence.
 5. other.
 """
 Unit: TypeAlias = Literal["article", "sentence", "window"]
 SENTENCE_ENDS = (".", "!", "?")
 OCCURRENCES = (2, 3, 5)
-"""Pairs that occur at least so often are ranked; the paper's is the first."""
+"""Smallest number of occurrences of ranked pairs; the paper's is the first."""
 FREQUENT = 20
-"""Occurrences of a pair from which on its means are little noise."""
+"""Number of occurrences from which on a pair's means have little noise."""
 _ENTRIES = 2**25
-"""Units of so many pairs' tokens are looked at at a time: sparse matrices count theirs with 32 bits."""
+"""Largest number of units of pairs' tokens per chunk: sparse matrices index their entries with 32 bits."""
 _EMPTY = np.zeros(0, dtype=np.int64)
 
 
 def categorise(
     tokenised: TokenisedText, query: Int[np.ndarray, " pair"], key: Int[np.ndarray, " pair"]
 ) -> Int[np.ndarray, " pair"]:
-    """Give the category of each pair of positions, as its index in `CATEGORIES`."""
+    """Category of each pair of positions, as its index in `CATEGORIES`."""
     first, second = tokenised.word[query], tokenised.word[key]
     together = np.zeros(len(first), dtype=bool)
     for group in tokenised.groups:
@@ -75,16 +74,16 @@ def categorise(
 
 @dataclass(frozen=True)
 class Text:
-    """The tokens of one sequence, without special ones."""
+    """Tokens of one sequence, without special ones."""
 
     ids: Int[np.ndarray, " token"]
     document: int
     """Number of its article."""
     sentence: Int[np.ndarray, " token"]
-    """Number of the sentence of every token, from 0."""
+    """Number of each token's sentence, from 0."""
 
     def units(self, unit: Unit, window: int) -> tuple[Int[np.ndarray, " occurrence"], Int[np.ndarray, " occurrence"]]:
-        """Tokens with the units they are in: articles, sentences, or windows of so many tokens."""
+        """Tokens, and the unit of each: its article, its sentence, or a window of `window` tokens."""
         if unit == "article":
             return self.ids, np.full(len(self.ids), self.document)
         if unit == "sentence":
@@ -94,10 +93,10 @@ class Text:
 
 
 class Incidence:
-    """Which token occurs in which unit; pointwise mutual information of token pairs (section 5.2).
+    """Tokens by unit, and the pointwise mutual information of token pairs (section 5.2).
 
-    `PMI(a, b) = log(p(a, b) / (p(a) p(b)))` with p the share of units (articles, sentences, windows) that
-    hold a token, or both. Tokens are vocabulary entries, special ones left out.
+    `PMI(a, b) = log(p(a, b) / (p(a) p(b)))`. p is the fraction of units (articles, sentences, windows) that contain a token, or
+    both. Tokens are vocabulary entries without special ones.
     """
 
     def __init__(self, texts: Iterable[Text], unit: Unit, window: int) -> None:
@@ -116,7 +115,7 @@ class Incidence:
         self._frequency = np.asarray(self._matrix.sum(axis=1)).ravel()
 
     def pmi(self, first: Int[np.ndarray, " pair"], second: Int[np.ndarray, " pair"]) -> Float[np.ndarray, " pair"]:
-        """Give the PMI of each pair; NaN where the two are never in one unit."""
+        """PMI of each pair; NaN if the two never share a unit."""
         units = np.zeros(len(first))
         for chunk in chunks(self._frequency[first] + self._frequency[second], _ENTRIES):
             both = self._matrix[first[chunk]].multiply(self._matrix[second[chunk]])
@@ -129,7 +128,7 @@ class Incidence:
 
 
 def chunks(sizes: Int[np.ndarray, " pair"], limit: int) -> Iterator[slice]:
-    """Slices of neighbours whose sizes sum to a limit at most, or which are alone."""
+    """Slices of neighbours with a sum of sizes of at most `limit`, or of a single item."""
     start, ends = 0, np.cumsum(sizes, dtype=np.int64)
     while start < len(ends):
         before = ends[start - 1] if start else 0
@@ -139,7 +138,7 @@ def chunks(sizes: Int[np.ndarray, " pair"], limit: int) -> Iterator[slice]:
 
 
 class Ranking:
-    """The most amplified of the pairs that occur at least so often, and the categories of all of these."""
+    """Most amplified pairs among those with a smallest number of occurrences, and the categories of all of these."""
 
     def __init__(self, occurrences: int, size: int) -> None:
         self.occurrences = occurrences
@@ -147,10 +146,10 @@ class Ranking:
         self.groups: dict[str, list[Any]] = {
             name: [0, np.zeros(len(CATEGORIES))] for name in ("random", "adjacent random")
         }
-        """Numbers and sums of shares of all pairs, and of those that occur side by side at least once."""
+        """Number of pairs and sum of fractions by category: of all pairs, and of those that are adjacent at least once."""
 
     def offer(self, pairs: PairSums) -> None:
-        """Take a range of pairs."""
+        """Add a range of pairs."""
         often = pairs.where(pairs.count >= self.occurrences)
         self.top.offer(often.mean, often.keys, {"count": often.count, "kinds": often.kinds})
         for group, of_group in zip(self.groups.values(), (often, often.where(often.kinds[:, -1] > 0)), strict=True):
@@ -158,7 +157,7 @@ class Ranking:
             group[1] += _shares_of_kinds(of_group.kinds, of_group.count)
 
     def shares(self) -> pd.DataFrame:
-        """Mean share of every category, one row per group of pairs and category."""
+        """Mean fraction of every category, one row per group of pairs and category."""
         layers = {
             f"layer {layer}": [len(best.keys), _shares_of_kinds(best.columns["kinds"], best.columns["count"])]
             for layer, best in enumerate(self.top.cells)
@@ -173,21 +172,21 @@ class Ranking:
 def _shares_of_kinds(
     kinds: Int[np.ndarray, "pair kind"], count: Int[np.ndarray, " pair"]
 ) -> Float[np.ndarray, " category"]:
-    """The sum of the shares of each pair's occurrences in each category; adjacent ones, counted last, are none."""
+    """Sum over pairs of the fraction of their occurrences in each category; the last kind, adjacency, is not a category."""
     return (kinds[:, : len(CATEGORIES)] / np.maximum(count, 1)[:, None]).sum(axis=0)
 
 
 @dataclass(frozen=True)
 class AmplificationOptions(Options):
-    """What is reported, and of what PMI is taken."""
+    """Size of the tables, and the text of PMI."""
 
     least: ClassVar[Mapping[str, int]] = {"window": 1, "top_pairs": 1}
     window: int = 10
-    """Tokens of a window, for pointwise mutual information."""
+    """Number of tokens per window, for pointwise mutual information."""
     top_pairs: int = 50
-    """Most amplified pairs reported a layer."""
+    """Number of most amplified pairs per layer in the table."""
     pmi_masked: Literal["kept", "dropped"] = "kept"
-    """For pointwise mutual information: masked tokens are counted as what stood there, as in the paper, or taken out."""
+    """Masked tokens in pointwise mutual information: counted as the original token, as in the paper, or dropped."""
 
 
 class Amplification(Study):
@@ -222,7 +221,7 @@ class Amplification(Study):
         occurrences = PairSums(keys, np.ones(len(keys), dtype=np.int32), kinds, gained[:, query, key].T)
         ids = self._counted(tokenised)
         ends = [self.facts.label(int(token)).strip("Ġ▁ ") in SENTENCE_ENDS for token in ids]
-        sentence = np.cumsum([0, *ends])[:-1]  # the mark belongs to the sentence it ends
+        sentence = np.cumsum([0, *ends])[:-1]  # the mark belongs to the sentence that it ends
         document = zlib.crc32(tokenised.source.document.encode("utf-8", "replace"))
         return add_up([occurrences]), Text(ids, document, sentence)
 
@@ -284,7 +283,7 @@ class Amplification(Study):
         return {"share of each kind": shares.reset_index(), "most amplified pairs, key → query": first.reset_index()}
 
     def _counted(self, tokenised: TokenisedText) -> Int[np.ndarray, " token"]:
-        """The tokens that mutual information is counted of: without special ones, masked ones as the option says."""
+        """Tokens for mutual information: no special ones, and masked ones according to the option."""
         ids, special = tokenised.ids.astype(np.int64), tokenised.special.copy()
         if self.options.pmi_masked == "kept" and tokenised.masked:
             places = list(tokenised.masked)
@@ -301,7 +300,7 @@ class Amplification(Study):
             if not len(best.keys):
                 continue
             kinds, count = best.columns["kinds"], best.columns["count"].astype(np.int64)
-            category = kinds[:, : len(CATEGORIES)].argmax(axis=1)  # of equally frequent ones the first
+            category = kinds[:, : len(CATEGORIES)].argmax(axis=1)  # argmax takes the first in a tie
             query, key = ([visible(self.facts.label(int(token))) for token in side] for side in split_keys(best.keys))
             rank = np.arange(len(best.keys))
             main = [CATEGORIES[place] for place in category]
@@ -339,7 +338,7 @@ class Amplification(Study):
 
 
 def _share_panels(shares: pd.DataFrame) -> Any:
-    """A panel a kind that is met; the shares of all pairs, and of those met side by side, as lines across."""
+    """One panel per category that occurs; fractions of all pairs, and of adjacent ones, as horizontal lines."""
     kinds = dict(iter(shares.groupby("category", sort=False)))
     met = [name for name in CATEGORIES[:-1] if kinds[name]["share"].any()] or [CATEGORIES[-1]]
     layers = {name: kinds[name][kinds[name]["pairs"].str.startswith("layer ")] for name in met}

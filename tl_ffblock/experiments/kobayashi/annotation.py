@@ -1,11 +1,11 @@
-"""A sheet on which readers name the kinds of amplified token pairs, and how far two readers agree (section 5.2).
+"""Annotation sheet for the categories of amplified token pairs, and the agreement of two annotators (section 5.2).
 
-    write_pair_sheet(run.tables["amplification_top_pairs"], "anna.csv")  # one copy for each reader, who fills in `category`
-    read_pair_sheet("anna.csv")  # shares of the categories by layer
+    write_pair_sheet(run.tables["amplification_top_pairs"], "anna.csv")  # one copy per annotator, who fills in `category`
+    read_pair_sheet("anna.csv")  # fraction of each category by layer
     annotator_agreement("anna.csv", "ben.csv")  # Cohen's kappa
 
-The categories are those of the study `amplification`, with "within an expression" as the three kinds that only a reader can tell.
-The sheet does not show the category by rule.
+The categories are those of the study `amplification`, with "within an expression" divided into the three kinds that only a
+reader can distinguish. The sheet does not show the category by rule.
 """
 
 import csv
@@ -30,22 +30,22 @@ CATEGORIES = (
     "adjacent",
     "other",
 )
-"""What may stand in the column `category`."""
+"""Values of the column `category`."""
 COLUMNS = ("layer", "rank", "key", "query", "count", "category")
 ALL_LAYERS = "all"
 Pair: TypeAlias = tuple[str, ...]
-"""Layer, rank, key and query, as the sheet has them."""
+"""Layer, rank, key and query, as in the sheet."""
 
 
 @strict
 def write_pair_sheet(top_pairs: pd.DataFrame, path: str | os.PathLike[str]) -> Path:
-    """Write a CSV file with a row per pair, most amplified first, and an empty column for the category.
+    """Path of a CSV file, which is written with one row per pair, most amplified first, and an empty column for the category.
 
-    Tokens stand in quotation marks, so that no spreadsheet takes one for a formula.
+    Tokens are in quotation marks, so that no spreadsheet reads one as a formula.
 
     Args:
-        top_pairs: The table `amplification_top_pairs` of a run.
-        path: The file.
+        top_pairs: Table `amplification_top_pairs` of a run.
+        path: File to write.
 
     Raises:
         InputError: if it is another table, or the file's folder does not exist.
@@ -61,12 +61,12 @@ def write_pair_sheet(top_pairs: pd.DataFrame, path: str | os.PathLike[str]) -> P
 
 @strict
 def read_pair_sheet(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """The shares of the categories in a filled sheet, one row per layer and category: layer, category, pairs, share.
+    """Fractions of the categories in a filled sheet, one row per layer and category: layer, category, pairs, share.
 
-    `pairs` is how many of the layer have a category; those without one are not counted.
+    `pairs` is the number of pairs of the layer with a category; pairs without one are not counted.
 
     Raises:
-        InputError: for a file without the sheet's columns, or a category that is not one of `CATEGORIES`.
+        InputError: if the file lacks columns of the sheet, or has a category that is not one of `CATEGORIES`.
         FileNotFoundError: if there is no such file.
     """
     noted = _noted(Path(path))
@@ -81,25 +81,25 @@ def read_pair_sheet(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 @strict
 def annotator_agreement(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> pd.DataFrame:
-    """How far two readers agree, one row per layer and one over "all": layer, pairs, agreement, kappa.
+    """Agreement of two annotators, one row per layer and one for "all": layer, pairs, agreement, kappa.
 
-    `agreement` is the share of the pairs to which both gave the same category, `kappa` Cohen's (1960), which takes off what
-    two readers of these habits agree on by chance; NaN where both named one category alone. Pairs that either left empty
-    are not counted.
+    `agreement` is the fraction of pairs with the same category from both. `kappa` is Cohen's (1960), which corrects for the
+    agreement expected by chance; it is NaN if both used one category only. Pairs without a category in either sheet are not
+    counted.
 
     Args:
-        first: One reader's sheet.
+        first: One annotator's sheet.
         second: Another's, of the same pairs.
 
     Raises:
-        InputError: as `read_pair_sheet`, if the sheets are of other pairs, or scikit-learn is missing.
+        InputError: as in `read_pair_sheet`, if the sheets have different pairs, or if scikit-learn is missing.
         FileNotFoundError: if there is no such file.
     """
     require(("sklearn",))
     noted, other = _noted(Path(first)), _noted(Path(second))
     if noted.keys() != other.keys():
         unlike = min(noted.keys() ^ other.keys())
-        raise InputError(f"{first} and {second} are sheets of other pairs: {brief(unlike)} is in one of them alone.")
+        raise InputError(f"{first} and {second} have different pairs: only one of them has {brief(unlike)}.")
     both = {pair: (mine, other[pair]) for pair, mine in noted.items() if mine and other[pair]}
     groups: dict[int | str, list[tuple[str, str]]] = {
         int(layer): [] for layer, *_ in sorted(both, key=lambda pair: int(pair[0]))
@@ -120,7 +120,7 @@ def _agreement(named: list[tuple[str, str]]) -> dict[str, float]:
 
 
 def _noted(path: Path) -> dict[Pair, str]:
-    """Each pair's category, "" for none."""
+    """Category of each pair; empty for none."""
     with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
         sheet = csv.DictReader(file)
         missing = set(COLUMNS) - {"count"} - set(sheet.fieldnames or ())

@@ -1,13 +1,12 @@
-"""Integrated Gradients against Shapley values on short inputs (Fig. 11, appendix E).
+"""Integrated Gradients compared with Shapley values on short inputs (Fig. 11, appendix E).
 
-Methods: `ig` closed form, `captum` Gauss-Legendre as in the paper, `shapley` exact by enumeration,
-`sampling` and `kernel` its estimates by the `shap` package. Inputs are the first tokens of each sequence
-(option `short_tokens`).
+Methods: `ig` in closed form, `captum` by Gauss-Legendre quadrature as in the paper, `shapley` exactly by enumeration,
+`sampling` and `kernel` as estimates by the `shap` package. Inputs are the first tokens of each sequence (option
+`short_tokens`).
 
-- `agreement`: of each method with `ig` (and with `shapley`), per layer: Spearman's rho of the maps after
-  the feed-forward and of FF-amp, the largest difference of a cell relative to the map's largest, and the
-  contextualization change by FF that the method gives.
-- `time`: seconds a layer.
+- `agreement`: of each method with `ig` (and with `shapley`), per layer: Spearman's rho of the maps after the feed-forward and
+  of FF-amp, the largest difference of a cell relative to the map's largest, and the method's contextualization change by FF.
+- `time`: seconds per layer.
 """
 
 import math
@@ -43,28 +42,28 @@ METHODS = ("ig", "captum", "shapley", "sampling", "kernel")
 REFERENCES = ("ig", "shapley")
 _SCATTER = draw.scatter_words("sequences")
 DRAWN = ("map_rho", "change")
-"""Agreements of the figures."""
+"""Numbers of `AGREEMENTS` in figures."""
 AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "completeness")
 Game: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""Worth of coalitions: [coalition player], 1 where a player takes part -> [coalition d]."""
+"""Worth of coalitions: [coalition player], 1 for a player in it -> [coalition d]."""
 Estimate: TypeAlias = Literal["sampling", "kernel"]
 Values: TypeAlias = Callable[[Game, int], Float[np.ndarray, "player d"]]
-"""A game and its number of players -> the share of each."""
+"""Function of a game and its number of players that gives each player's value."""
 
 
 def exact_values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
-    """Shapley values of a feed-forward's players, the tokens' parts and the bias part, by enumeration of all coalitions.
+    """Shapley values of a feed-forward's players (tokens' terms and bias part), by enumeration of all coalitions.
 
-    The game at one position (appendix E): a coalition's worth is the feed-forward's output, [d_model] at once, when only
-    its players' pre-activations are summed. Shapley values are linear in the worth, so attributing after the output matrix is
-    attributing before it and multiplying.
+    The game at one position (appendix E): the worth of a coalition is the feed-forward's output [d_model] if only its players'
+    pre-activations are summed. Shapley values are linear in the worth, so attributing the output equals attributing the
+    activations and multiplying by the output matrix.
     """
     coalitions, weights = _enumeration(players)
     return weights @ game(coalitions)
 
 
 def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
-    """Share by the `shap` package: permutations sampled with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
+    """Estimator of the `shap` package: sampled permutations with their reverses, or KernelSHAP (Lundberg and Lee 2017)."""
 
     def values(game: Game, players: int) -> Float[np.ndarray, "player d"]:
         import shap
@@ -87,7 +86,7 @@ def estimated_values(kind: Estimate, samples: int, seed: int) -> Values:
 
 
 class ShapleyLayer(LinearLayer):
-    """A layer whose feed-forward shares its output by Shapley values instead of Integrated Gradients."""
+    """A layer whose feed-forward's output is attributed by Shapley values instead of Integrated Gradients."""
 
     def __init__(self, record: LayerRecord, settings: Settings, values: Values = exact_values) -> None:
         super().__init__(record, settings)
@@ -96,7 +95,7 @@ class ShapleyLayer(LinearLayer):
     def feed_forward(self, parts: Parts, _x: Tensor) -> Parts:
         ff = self.block.feed_forward
         if not isinstance(ff, FeedForward):
-            raise UnsupportedModelError("Shapley values are computed for a dense feed-forward, not for experts.")
+            raise UnsupportedModelError("Shapley values need a dense feed-forward, not a mixture of experts.")
         gate = None if ff.w_gate is None or ff.b_gate is None else project(parts, ff.w_gate, ff.b_gate)
         linear = project(parts, ff.w_in, ff.b_in)
         shared = torch.stack([self._row(ff, linear, gate, query) for query in range(len(parts.bias))])
@@ -107,9 +106,9 @@ class ShapleyLayer(LinearLayer):
         return Parts(shared[:, :keys], shared[:, keys] + start @ ff.w_out + ff.b_out)
 
     def _row(self, ff: FeedForward, linear: Parts, gate: Parts | None, query: int) -> Float[Tensor, "player d"]:
-        """The shares at one position; players that bring nothing are left out of the game.
+        """Shapley values at one position; players with a zero pre-activation are not in the game.
 
-        Without a gate the activation reads the linear branch, which then stands in the gate's place.
+        Without a gate the activation reads the linear branch, which then replaces the gate.
         """
         stacked = [torch.cat([p.tokens[query], p.bias[query][None]]) for p in (gate or linear, linear)]
         active = stacked[0].abs().sum(dim=1) + stacked[1].abs().sum(dim=1) > 0
@@ -145,29 +144,31 @@ class AttributionOptions(Options):
 
     least: ClassVar[Mapping[str, int]] = {"short_tokens": 2, "shapley_samples": 1}
     short_tokens: int = 6
-    """Tokens of a sequence in attribution-methods; exact Shapley values take 2 to the power of it."""
+    """Number of tokens per sequence in attribution-methods; the cost of exact Shapley values is proportional to 2 to its power."""
     shapley_samples: int = 128
-    """Coalitions that sampling and kernel Shapley values may look at, for each position and layer."""
+    """Number of coalitions that sampling and kernel Shapley values may evaluate, per position and layer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.short_tokens > 12:
-            raise InputError(f"short_tokens={self.short_tokens}: enumeration of coalitions is meant for at most 12.")
+            raise InputError(
+                f"short_tokens={self.short_tokens}: expected at most 12, since all coalitions are enumerated."
+            )
 
 
 @dataclass(frozen=True)
 class SharedLayer:
-    """What one method says of one layer."""
+    """Maps of one layer by one method."""
 
     before: Float[Tensor, "query key"]
-    """The map before the feed-forward."""
+    """Map before the feed-forward."""
     after: Float[Tensor, "query key"]
-    """The map after it."""
+    """Map after it."""
     completeness: float
-    """Relative error of the parts' sum after it."""
+    """Relative completeness error after it."""
 
     def agreement(self, reference: "SharedLayer", causal: bool) -> list[float]:
-        """The numbers of `AGREEMENTS`."""
+        """Numbers of `AGREEMENTS`, compared with a reference."""
         cells = torch.ones_like(self.after, dtype=torch.bool)
         cells = cells.tril() if causal else cells
         gained, gained_by_reference = (shares(each.after) - shares(each.before) for each in (self, reference))
@@ -181,10 +182,10 @@ class SharedLayer:
 
 
 class AttributionMethods(MomentsStudy):
-    """Methods that share a feed-forward's output among tokens."""
+    """Methods that attribute a feed-forward's output to tokens."""
 
     name = "attribution-methods"
-    title = "Integrated Gradients against Shapley values"
+    title = "Integrated Gradients and Shapley values"
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Rank correlation of each method's maps with those of Integrated Gradients, {_SCATTER}.",
         "change": f"Change of the map by the feed-forward, by method, {_SCATTER}.",
@@ -261,7 +262,7 @@ class AttributionMethods(MomentsStudy):
 
     def _layer(self, record: LayerRecord, method: str, number: int) -> SharedLayer:
         step = self.facts.feed_forward
-        with torch.no_grad():  # captum asks for gradients itself
+        with torch.no_grad():  # captum enables gradients itself
             parts_at = self._linear(record, method, number).parts([step.scope])
         before, after = (parts_at[scope].tokens.detach().norm(dim=-1) for scope in (str(step.before), step.scope))
         whole = record.whole[step.scope]

@@ -1,10 +1,10 @@
-"""How much maps change from layer to layer: 1 - Spearman's rho of the maps of two layers at one scope (section 7, future work).
+"""Change of maps from layer to layer: 1 - Spearman's rho of the maps of two layers at one scope (section 7, future work).
 
-- `pairs`: of every two layers the change between their maps, after the attention block and at the layer's output; `steps`
-  is how many layers lie between them, 1 for neighbours.
+- `pairs`: for every two layers the change between their maps, after the attention block and at the layer's output; `steps` is
+  the difference of their numbers, 1 for neighbours.
 
-Each sequence counts once. Cells are those that a position can reach. A change between layers is not one within a layer: the
-two maps are of different inputs, and each begins anew from a layer's own tokens.
+Each sequence counts once. Cells are the reachable ones. A change between layers differs from one within a layer: the two maps
+have different inputs, and each starts from its own layer's input.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class BetweenLayers(MomentsStudy):
     """Changes of maps between layers."""
 
     name = "between-layers"
-    title = "How much maps change from layer to layer"
+    title = "Contextualization change from layer to layer"
     captions: ClassVar[Mapping[str, str]] = {
         "neighbours": f"Change of the map from a layer to the next, at two scopes: {draw.SCATTER_OF_MEAN}."
     }

@@ -1,11 +1,12 @@
-"""How large the feed-forward's output is beside the bypass it is added to (Fig. 7, 24-27).
+"""Norm of the feed-forward's output compared with the skip connection (bypass) that it is added to (Fig. 7, 24-27).
 
-Norms of the model's own vectors at every token: `ff` the feed-forward's output, `branch` the same as it
-enters the residual (after its own norm, in models that have one), `bypass` the residual's other term.
-`ratio` is the mean norm of the bypass over that of the branch; `more_than_twice` the share of tokens at
-which the bypass is more than twice as large. `tokens` says of which tokens: all; those of text; and those that can
-have norms a hundred times larger, by place: the first (of a causal model whatever it is, all others attend to it; else
-[CLS] or its like), the last where it is special ([SEP]), and special ones in between (masks).
+Norms of the model's own vectors at every token: `ff` is the feed-forward's output, `branch` its term in the residual sum (after
+its own norm, in models that have one), and `bypass` the other term. `ratio` is the mean norm of the bypass divided by that of
+the branch. `more_than_twice` is the fraction of tokens with a bypass more than twice as large.
+
+`tokens` says which tokens count: all; those of text; and those whose norms can be a hundred times larger, by position. These
+are the first token (in a causal model any token, since all others attend to it; else [CLS] or its equivalent), the last one if
+it is special ([SEP]), and special tokens in between (masks).
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +26,10 @@ TOKENS = ("all", "not special", "first", "special last", "special in between")
 
 
 class Bypass(MomentsStudy):
-    """Norms of the feed-forward's output and of its bypass."""
+    """Norms of the feed-forward's output and of the bypass."""
 
     name = "bypass"
-    title = "The feed-forward's output beside its bypass"
+    title = "The feed-forward's output and its skip connection"
     captions: ClassVar[Mapping[str, str]] = {
         "norms": f"Mean norm of the feed-forward's output and of the bypass, all tokens: {_SCATTER}.",
         "norms_not_special": f"The same at tokens of text: {_SCATTER}.",
@@ -99,7 +100,7 @@ class Bypass(MomentsStudy):
         return {"norm of the bypass over FF's output": wide[[name for name in TOKENS if name in wide]].reset_index()}
 
     def _places(self, special: Bool[np.ndarray, " token"]) -> dict[str, Bool[np.ndarray, " token"]]:
-        """Which tokens count, by `TOKENS`."""
+        """Masks of the tokens, by `TOKENS`."""
         place = np.arange(len(special))
         first = (place == 0) & (special | self.facts.causal)
         last = (place == len(special) - 1) & special & ~first

@@ -1,11 +1,11 @@
-"""How much each component changes the mixing of tokens: 1 - Spearman's rho of maps (section 5.1).
+"""Contextualization change of each component: 1 - Spearman's rho of the maps before and after it (section 5.1).
 
-- `changes`: every component alone, from the scope before it to the scope after it (Fig. 3, 14-18).
-- `cumulative`: from before the feed-forward to after it, after its residual, after the next norm (Fig. 6,
-  19-23): how much of FF's change is left. In models with a norm before FF also from before that norm.
+- `changes`: each component alone, from the scope before it to the scope after it (Fig. 3, 14-18).
+- `cumulative`: from before the feed-forward to after it, after its residual, and after the next norm (Fig. 6, 19-23), which
+  shows how much of FF's change remains. In models with a norm before FF also from before that norm.
 
-Each sequence counts once. `cells` says which cells are ranked: of causal maps the reachable ones, and in rows of
-their own all with the structural zeros; of others all.
+Each sequence counts once. `cells` says which cells are ranked: in causal maps the reachable ones and, in separate rows, all
+cells including structural zeros; in other maps all.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +26,10 @@ _ALL = "over all cells, structural zeros included"
 
 
 class Contextualization(MomentsStudy):
-    """Changes of mixing by component and layer."""
+    """Contextualization change by component and layer."""
 
     name = "contextualization"
-    title = "How much each component changes the mixing of tokens"
+    title = "Contextualization change by component"
     captions: ClassVar[Mapping[str, str]] = {
         "changes": f"{_CHANGES}.",
         "cumulative": f"{_CUMULATIVE}.",
@@ -44,7 +44,7 @@ class Contextualization(MomentsStudy):
         return tuple(step.scope for step in STEPS[self.facts.order] if step.scope in wanted)
 
     def bases(self) -> tuple[str, ...]:
-        """Where cumulative changes start: before FF, and before the norm that precedes it."""
+        """Scopes from which cumulative changes start: before FF, and before the norm that precedes it."""
         before = str(self.facts.feed_forward.before)
         norms = [step for step in self.facts.steps if step.scope == before and step.component == "LN"]
         return (before, *(str(norm.before) for norm in norms if self.facts.order != "post_ln"))
@@ -115,13 +115,13 @@ class Contextualization(MomentsStudy):
                 most = by_layer.iloc[-1]
                 then = f", next in layer {by_layer.index[-2]} ({by_layer.iloc[-2]:.3f})" if len(by_layer) > 1 else ""
                 sentences.append(
-                    f"{name} changes the mixing most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
+                    f"{name} changes contextualization most in layer {by_layer.index[-1]}: {most:.3f}{then}; "
                     f"in the median layer {by_layer.median():.3f}."
                 )
         return (*sentences, *self._left(self._ranked(tables["cumulative"])))
 
     def _left(self, cumulative: pd.DataFrame) -> Iterator[str]:
-        """How much of the feed-forward's change remains after it: the cancel-out of the paper's section 5.1."""
+        """Fraction of the feed-forward's change that remains after it: the cancellation of the paper's section 5.1."""
         base = self.bases()[0]
         of_base = cumulative[cumulative["before"] == base]
         by_scope = of_base.pivot(index="layer", columns="after", values="change")
@@ -139,7 +139,7 @@ class Contextualization(MomentsStudy):
         return {"change by component, 1 − ρ": wide[list(dict.fromkeys(label))].reset_index()}
 
     def _cells(self) -> tuple[Cells, ...]:
-        """Which cells are ranked, the usual ones first."""
+        """Sets of cells that are ranked, the default first."""
         return ("reachable", "all") if self.facts.causal else ("all",)
 
     def _ranked(self, table: pd.DataFrame) -> pd.DataFrame:

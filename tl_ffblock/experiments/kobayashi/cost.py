@@ -1,9 +1,9 @@
-"""Time and memory against the length of the input (Fig. 12).
+"""Time and memory by length of the input (Fig. 12).
 
-The tokens of each sequence, repeated where it is too short, are cut to the lengths of the options. `seconds`
-are wall-clock: `forward` the model alone, `maps` all scopes of all layers, `captum` the same by quadrature
-(short inputs only). `per_pair` divides the maps' time by layers and pairs of tokens. Sizes of the model stand
-beside them, so that tables of several runs can be joined.
+The tokens of each sequence, repeated if it is too short, are cut to the lengths of the options. `forward`, `maps` and `captum`
+are seconds of wall-clock time: the model alone, all scopes of all layers, and the same by quadrature (short inputs only).
+`per_pair` is the time of the maps divided by the number of layers and of token pairs. `peak_mb` is the peak memory of the
+process so far, in MiB. The table also has the model's sizes, so that tables of several runs can be joined.
 """
 
 import resource
@@ -28,14 +28,14 @@ TIMED = ("forward", "maps", "captum")
 
 @dataclass(frozen=True)
 class CostOptions(Options):
-    """What is measured."""
+    """Lengths to measure."""
 
     least: ClassVar[Mapping[str, int]] = {"captum_length": 0}
 
     lengths: tuple[int, ...] = (8, 16, 32, 64, 128)
-    """Lengths measured by cost."""
+    """Lengths measured by cost, in tokens."""
     captum_length: int = 16
-    """Longest input on which cost also runs captum; 0 skips it."""
+    """Longest input for which cost also runs captum; 0 skips it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +44,7 @@ class CostOptions(Options):
 
 
 class Cost(MomentsStudy):
-    """What maps cost."""
+    """Time and memory of maps."""
 
     name = "cost"
     title = "Time and memory by length"
@@ -58,7 +58,7 @@ class Cost(MomentsStudy):
         seconds = np.full((len(self.options.lengths), len(TIMED)), np.nan)
         memory = np.full(len(self.options.lengths), np.nan)
         ids = observed.tokens.repeat(-(-max(self.options.lengths) // len(observed.tokens)))
-        contribution_maps(observed.model, ids[:2])  # makes the head products once, which is not the input's cost
+        contribution_maps(observed.model, ids[:2])  # head products are not timed
         for row, length in enumerate(self.options.lengths):
             if length > longest:
                 continue

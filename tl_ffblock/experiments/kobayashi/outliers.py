@@ -1,13 +1,12 @@
 """Outlier dimensions of the feed-forward and the gain of the next norm (Fig. 8, 28-32).
 
-- `correlation`: Pearson and Spearman, over the dimensions of a layer, of the mean absolute value of FF's
-  output (and of its input) with the gain of the next norm after FF.
+- `correlation`: Pearson and Spearman correlation of FF's output (mean absolute value over tokens) with the gain of the next
+  norm after it, over the dimensions of a layer. The same for FF's input.
 - `dimensions`: its values, one row per layer and dimension.
-- `ignored`: the contextualization change by FF (1 - Spearman's rho, reachable cells) with all dimensions, without the
-  share with the smallest gains in size (option `ignored_dimensions`), and as controls without as many of those
-  that are largest in FF's output among the others (a sequence's mean size), and without as many random ones. Maps
-  are norms over the dimensions that are left, before FF and after it; in one more row after it only, because
-  "in calculating FF's contextualization" can be read either way.
+- `ignored`: contextualization change by FF (1 - Spearman's rho, reachable cells) with all dimensions, and without the fraction
+  with the smallest absolute gain (option `ignored_dimensions`). Controls omit as many of the other dimensions, those largest in
+  FF's output (mean absolute value in the sequence), or as many random ones. Maps are norms over the remaining dimensions,
+  before and after FF; in one more row only after it, because "in calculating FF's contextualization" has both readings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change
 
 QUERIES = 32
-"""Rows decomposed at a time."""
+"""Number of rows decomposed at a time."""
 VARIANTS = (
     "all",
     "without smallest gains",
@@ -51,15 +50,15 @@ VARIANTS = (
 
 @dataclass(frozen=True)
 class OutliersOptions(Options):
-    """The slow part."""
+    """Options of the slow part."""
 
     shares: ClassVar[tuple[str, ...]] = ("ignored_dimensions",)
     ignored_dimensions: float = 0.01
-    """Share of the dimensions with the smallest gain that are left out when the change by FF is measured again; 0 skips that."""
+    """Fraction of the dimensions, those with the smallest gain, that is omitted when the change by FF is measured again; 0 skips this."""
 
 
 class Outliers(MomentsStudy):
-    """Dimensions of large values, against the next norm's gain."""
+    """Dimensions with large values, and the next norm's gain."""
 
     name = "outliers"
     title = "Outlier dimensions and the gain of the next norm"
@@ -168,7 +167,7 @@ class Outliers(MomentsStudy):
         return changes
 
     def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
-        """No dimensions; those of the smallest gains; the largest of FF's output among the others; random ones."""
+        """Omitted dimensions: none; those with the smallest gains; the largest of FF's output among the others; random ones."""
         d_model = record.resid_pre.shape[-1]
         ignored = max(1, round(self.options.ignored_dimensions * d_model))
         by_gain = self._next_norm(record).gain.abs().argsort(stable=True).cpu()

@@ -1,14 +1,14 @@
 # Noun: replication of a paper's experiments (Kobayashi et al. 2024).
-"""The paper's models and corpora through its studies: every table and figure, beside what the paper says where that is known here.
+"""The studies of Kobayashi et al. 2024 on the paper's models and corpora, with the paper's numbers where they are known here.
 
     replicate("replication", models=("gpt2", "bert-base-uncased"))
 
-A folder per model and corpus holds a run of `run_studies`, which continues where it was stopped. `comparison.csv` and `index.html`
-put the runs side by side: numbers of `CLAIMS`, and the paper's figures under its own numbers.
+Each model and corpus has a folder with a run of `run_studies`, which continues after an interruption. `comparison.csv` and
+`index.html` compare the runs: numbers of `CLAIMS`, and figures by the paper's figure numbers.
 
-The paper shows curves and no tables of them, so that few of its numbers are known here; what is not known is left empty. Which three
-seeds of MultiBERTs it took is not known here either: 0, 1 and 2 are taken. Its excerpts of Wikipedia cannot be had from a hub: paragraphs
-of WikiText-2 stand in for them, as on the page of results, unless you give a source of your own.
+The paper shows curves without tables, so few of its numbers are known here; unknown ones are empty. Its three seeds of
+MultiBERTs are not known here either: seeds 0, 1 and 2 are used. Its excerpts of Wikipedia are not on a hub. Paragraphs of
+WikiText-2 replace them, as in docs/results, unless you pass another source.
 """
 
 import html
@@ -57,7 +57,7 @@ CORPORA: Mapping[str, Mapping[str, Any]] = {
         limit=992,
     ),
 }
-"""By name the source on the hub, and how it is read."""
+"""By name, the source on the hub and how it is read."""
 STUDIES = "contextualization,amplification,bypass,outliers"
 FIGURES = {
     "contextualization_changes": "Fig. 3, 14-18",
@@ -69,17 +69,17 @@ FIGURES = {
     "attribution-methods": "Fig. 11",
     "cost": "Fig. 12",
 }
-"""By how names of our figures begin, the paper's."""
+"""Paper's figures, by the first part of our figures' names."""
 TABLES = {"amplification_top_pairs": "Tab. 1-3"}
 """Tables of the paper that are tables here."""
 _MOST = 3
-"""Layers of largest change that are named."""
+"""Number of layers with the largest change that are listed."""
 
 Read: TypeAlias = Callable[[pd.DataFrame], str]
 
 
 def _of_component(changes: pd.DataFrame, component: str) -> "pd.Series[float]":
-    """A component's change by layer over whole maps, as in the paper; the last of that component in a layer."""
+    """Change by a component, by layer, over whole maps as in the paper; for a repeated component the last in a layer."""
     rows = changes[(changes["cells"] == "all") & (changes["component"] == component)]
     return rows[rows["after"] == rows["after"].iloc[-1]].set_index("layer")["change"]
 
@@ -89,14 +89,14 @@ def _mean_change(component: str) -> Read:
 
 
 def _most_changed(component: str) -> Read:
-    """Layers counted from 1, as the paper counts them."""
+    """Layers with the largest change, counted from 1 as in the paper."""
     return lambda changes: ", ".join(
         str(layer + 1) for layer in sorted(_of_component(changes, component).nlargest(_MOST).index)
     )
 
 
 def _left(cumulative: pd.DataFrame) -> str:
-    """The share of FF's change that remains after the residual connection, and after the next norm: medians over layers."""
+    """Fraction of FF's change that remains after the residual connection, and after the next norm: medians over layers."""
     base = cumulative["before"].iloc[0]
     rows = cumulative[(cumulative["cells"] == "all") & (cumulative["before"] == base)]
     by_step = rows.pivot(index="layer", columns="component", values="change")
@@ -126,14 +126,14 @@ def _mutual_information(pmi: pd.DataFrame) -> str:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper shows, read from a table."""
+    """A claim of the paper, and the number that a table has for it."""
 
     place: str
     what: str
     table: str
     read: Read
     paper: Mapping[str, str] = field(default_factory=dict)
-    """What the paper says, by the last part of a model's name; under "" of all its models."""
+    """The paper's value, by the last part of a model's name; "" is for all its models."""
 
 
 CLAIMS = (
@@ -146,24 +146,24 @@ CLAIMS = (
     Claim("Fig. 5", "subwords among the most amplified pairs", "amplification_shares", _subwords, {"": "in early layers"}),
     Claim("5.2", "Spearman of FF-amp and mutual information", "amplification_pmi", _mutual_information, {"": "weak"}),
 )  # fmt: skip
-"""What is compared."""
+"""Claims that are compared."""
 
 
 @dataclass(frozen=True)
 class Replication:
-    """What the runs came to."""
+    """Runs of a replication, and their comparison with the paper."""
 
     folder: Path
     comparison: pd.DataFrame
-    """A row per claim, model and corpus: place, what, model, corpus, measured, paper."""
+    """One row per claim, model and corpus: place, what, model, corpus, measured, paper."""
     runs: Mapping[tuple[str, str], CorpusRun]
-    """By model and corpus."""
+    """Runs by model and corpus."""
     failed: Mapping[str, str]
-    """Models that could not be loaded or are not decomposed, with the reason."""
+    """Models that could not be loaded or decomposed, with the reason."""
 
     @property
     def status(self) -> int:
-        """0 complete; 3 complete but for lines or sequences that were left out; 1 where a run or a model is missing."""
+        """Exit status: 0 complete; 3 complete, but lines or sequences were skipped; 1 if a run or a model is missing."""
         found = {run.status for run in self.runs.values()}
         return 1 if self.failed or 1 in found else max(found, default=1)
 
@@ -177,26 +177,26 @@ def replicate(
     studies: str = STUDIES,
     **settings: Any,
 ) -> Replication:
-    """The paper's studies of every model on every corpus, or their continuation, with a page that compares them.
+    """Runs of the paper's studies for every model and corpus, with a page that compares them; interrupted runs are continued.
 
     Args:
-        out: The folder: a run per model and corpus, `comparison.csv`, `index.html`.
+        out: Folder: one run per model and corpus, `comparison.csv`, `index.html`.
         models: Names on the hub, or folders in Hugging Face format.
-        corpora: Names of `CORPORA`, each with a file, folder or name to read in place of its own, or None; None means both.
-        studies: Names with commas between them.
-        **settings: Of every run's `Config`: limit, engine, workers, device, ...
+        corpora: Names of `CORPORA`, each with a file, folder or name to read instead of its own, or None; None means both.
+        studies: Names separated by commas.
+        **settings: Fields of every run's `Config`: limit, engine, workers, device, ...
 
     Raises:
-        InputError: for a corpus that the paper does not have, two models of one name, or as `run_studies`.
+        InputError: for a corpus that the paper does not have, two models of one name, or as in `run_studies`.
         OSError: if the folder cannot be written.
     """
     sources = dict.fromkeys(CORPORA) if corpora is None else corpora
     if unknown := [name for name in sources if name not in CORPORA]:
-        raise InputError(f"corpora: {unknown[0]!r} is not a corpus of the paper; there are {', '.join(CORPORA)}.")
+        raise InputError(f"corpora: {unknown[0]!r} is not a corpus of the paper; expected {', '.join(CORPORA)}.")
     folders = {model: _slug(model) for model in models}
     if not models or not sources or len(set(folders.values())) < len(models):
         raise InputError(
-            f"models={list(models)}, corpora={list(sources)}: expected one or more of each, models of different names."
+            f"models={list(models)}, corpora={list(sources)}: expected one or more of each, and different names of models."
         )
     runs: dict[tuple[str, str], CorpusRun] = {}
     failed = {}
@@ -209,7 +209,7 @@ def replicate(
                 own = {**CORPORA[corpus], **({} if source is None else {"data": source, "subset": None})}
                 config = Config(model=model, out=str(Path(out, folder, corpus)), **{**own, **settings})
                 runs[model, corpus] = run_studies(studies, config, model=loaded)
-        except (ModelLoadError, UnsupportedModelError) as error:  # the others can run
+        except (ModelLoadError, UnsupportedModelError) as error:  # the other models can run
             failed[model] = str(error)
     comparison = compared(runs)
     Path(out).mkdir(parents=True, exist_ok=True)
@@ -219,7 +219,7 @@ def replicate(
 
 
 def compared(runs: Mapping[tuple[str, str], CorpusRun]) -> pd.DataFrame:
-    """Every claim of every run whose table is there."""
+    """Table of every claim for every run that has its table."""
     rows = [
         (
             claim.place,
@@ -237,14 +237,14 @@ def compared(runs: Mapping[tuple[str, str], CorpusRun]) -> pd.DataFrame:
 
 
 def _slug(model: str) -> str:
-    """The last part of a model's name, as a folder is called."""
+    """Folder name of a model, from the last part of its name."""
     return re.sub(r"[^\w.-]+", "-", Path(model).name)
 
 
 def _page(
     out: Path, comparison: pd.DataFrame, runs: Mapping[tuple[str, str], CorpusRun], failed: Mapping[str, str]
 ) -> str:
-    """The comparison, then the figures of all runs under the paper's numbers; links lead to each run's report."""
+    """Page of the comparison, with the figures of all runs by the paper's numbers; links lead to each run's report."""
     parts = [
         "<!doctype html><meta charset='utf-8'><title>Replication of Kobayashi et al. 2024</title>",
         "<style>body{font:15px sans-serif;max-width:75rem;margin:2rem auto}td,th{padding:.2rem .6rem;text-align:left}"

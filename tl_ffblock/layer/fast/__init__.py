@@ -1,1 +1,1 @@
-"""The optimised implementation: the norms of all parts without ever holding the parts."""
+"""The optimised implementation: norms of all contributions without storing their vectors."""

@@ -1,18 +1,19 @@
-"""Memory that outlives a layer or a call, how much is worked on at a time, and which sequences together.
+"""Buffers shared by layers and calls, sizes of the work, batches of equally long sequences, and weight products.
 
-The optimised implementation writes its few large matrices to the same buffers, layer after layer: memory fresh from
-the system costs a page fault every 4 kB, together a twentieth of a map's time.
+The optimised implementation writes its few large matrices to the same buffers, layer after layer. New memory from the system
+costs a page fault per 4 kB, together a twentieth of the time of a map.
 
-`HeadProducts` are made once per model: `A[h] = lin(W_O[h]) W`, from a head's values to pre-activations, with `lin` the linear
+`HeadProducts` are computed once per model: `A[h] = lin(W_O[h]) W`, from a head's values to pre-activations. `lin` is the linear
 part of the norms between attention and the feed-forward's input matrix W. Without the product, a source token j needs its
-heads' vectors `B[h,j] = lin(v[h,j] W_O[h])` times W; with it, `v[h,j] A[h]`, which has d_head rows of W instead of d_model:
+heads' vectors `B[h,j] = lin(v[h,j] W_O[h])` times W. With it, it needs `v[h,j] A[h]`, which has d_head rows of W instead of
+d_model:
 
-    without   n_heads * d_model * d_mlp   operations a source token
+    without   n_heads * d_model * d_mlp   operations per source token
     with      n_heads * d_head  * d_mlp = d_model * d_mlp        (as n_heads * d_head = d_model)
     making A  n_heads * d_head  * d_model * d_mlp = d_model^2 * d_mlp, once
 
-So making it pays from `n_keys * (d_model - d_head) = d_head * d_model` source tokens on (`product_pays`), of one head as of
-all. What is kept is checked against the weights at every use and made again when they changed.
+So the product saves time if `n_keys * (d_model - d_head) >= d_head * d_model` (`product_pays`), for one head as for all. Stored
+products are compared with the weights at every use, and computed again if these changed.
 """
 
 import math
@@ -31,13 +32,12 @@ from tl_ffblock.layer.records import BatchRecords, FeedForward, InputMatrix, Lay
 
 @dataclass(frozen=True)
 class Budget:
-    """How much is worked on at a time. It moves time and memory, and no number by more than rounding.
+    """Sizes of the work done at once. They change time and memory, and results only by rounding.
 
-    The heads' pre-activations of one group of source tokens may occupy `group_bytes`, the packed rows `row_bytes` where
-    `Settings.chunk_bytes` leaves it open, the coefficients of sequences that are worked on together `sequence_bytes`: they are
-    read once a source token. `call_operations` is what a tile costs beside its pairs, in operations of the large product. A causal
-    layer's tile of several source tokens also holds pairs that cannot be reached, so its tiles grow in that direction only up to
-    there.
+    `group_bytes` bounds the heads' pre-activations of a group of source tokens. `row_bytes` bounds the packed rows if
+    `Settings.chunk_bytes` is None. `sequence_bytes` bounds the path coefficients of sequences that are processed together,
+    which are read once per source token. `call_operations` is the fixed cost of a tile, in operations of the large product. A
+    tile of several source tokens in a causal layer also contains unreachable pairs; it grows only until these cost as much.
     """
 
     group_bytes: int
@@ -46,7 +46,7 @@ class Budget:
     call_operations: int
 
     def sequences(self, record: LayerRecord, settings: Settings) -> int:
-        """How many sequences like this one to work on at a time."""
+        """Number of sequences like this one to process together."""
         ff = record.block.feed_forward
         if _stays_alone(record, settings) or not isinstance(ff, FeedForward):
             return 1
@@ -70,12 +70,12 @@ _Key: TypeAlias = tuple[Hashable, torch.dtype, torch.device]
 
 
 class Buffers:
-    """Uninitialised memory under keys, for one call on one thread.
+    """Uninitialised memory by key, for one call on one thread.
 
-    A key's memory is one and the same every time: whoever reserves it overwrites what was there.
+    A key always has the same memory: reserving it again overwrites the content.
 
     Args:
-        budget: How much is worked on at a time; None means what suits the device.
+        budget: Sizes of the work; None means those for the device.
     """
 
     def __init__(self, budget: Budget | None = None) -> None:
@@ -85,11 +85,11 @@ class Buffers:
         self._made: dict[str, tuple[Hashable, Any]] = {}
 
     def budget(self, device: torch.device) -> Budget:
-        """How much to work on at a time on a device."""
+        """Sizes of the work on a device."""
         return self._budget or (ON_CPU if device.type == "cpu" else ON_GPU)
 
     def reserve(self, key: Hashable, *shape: int, like: Tensor) -> Tensor:
-        """Memory of a shape, with the dtype and device of `like`, whatever it holds."""
+        """Uninitialised memory of a shape, with the dtype and device of `like`."""
         full_key = (key, like.dtype, like.device)
         self._owner.pop(full_key, None)
         return self._view(full_key, shape, like)
@@ -97,14 +97,14 @@ class Buffers:
     def filled_by(
         self, owner: object, key: Hashable, *shape: int, like: Tensor, fill: Callable[[Tensor], object]
     ) -> Tensor:
-        """The same memory as `fill` left it for this owner; it is filled again once anybody else had the key.
+        """Memory with the content that `fill` wrote for this owner; it is filled again if another owner or `reserve` used the key.
 
         Args:
-            owner: Whose content it is, told from others by identity. It is kept alive, lest its id be used again.
-            key: Whose memory it is.
-            *shape: The shape of the memory.
+            owner: Owner of the content, compared by identity. A reference to it is stored, so that its `id` stays unique.
+            key: Key of the memory.
+            *shape: Shape of the memory.
             like: A tensor of the dtype and on the device that are wanted.
-            fill: Writes the content; called only where it is not there already.
+            fill: Writes the content; called only if it is not there.
         """
         full_key = (key, like.dtype, like.device)
         memory = self._view(full_key, shape, like)
@@ -114,9 +114,9 @@ class Buffers:
         return memory
 
     def same_for(self, key: Hashable, name: str, make: Callable[[], T]) -> T:
-        """What `make` made when it was last asked for by this name, as long as the key is the same.
+        """Result of `make` at the last call with this name, if the key is the same; else a new one.
 
-        Which pairs there are, and where each lies, is alike in all layers of a call.
+        The reachable pairs and their places are the same in all layers of a call.
         """
         if self._made.get(name, (None, None))[0] != key:
             self._made[name] = key, make()
@@ -136,14 +136,14 @@ class Stack:
     """Sequences of one layer, equally long and with the same queries, as one record (`LayerRecord.below_each_other`)."""
 
     numbers: tuple[int, ...]
-    """Which sequences they are, the first above."""
+    """Numbers of the sequences, in the order of their rows."""
     record: LayerRecord
     asked: Sequence[int] | None = None
-    """Positions of a sequence's rows, where they are known without asking the device."""
+    """Positions of a sequence's rows, if they are known without reading them from the device."""
 
     @property
     def n_sequences(self) -> int:
-        """How many sequences."""
+        """Number of sequences."""
         return len(self.numbers)
 
     @cached_property
@@ -154,14 +154,14 @@ class Stack:
 
 
 def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[Stack]:
-    """A layer's records in stacks that fit the budget.
+    """Records of a layer in stacks that fit the budget.
 
-    Edited records stay alone, and those of a mixture of experts, whose queries are served by different experts.
+    Edited records, and those of a mixture of experts, whose queries go to different experts, have a stack of their own.
 
     Args:
-        records: By number of the sequence; of a batch they are not cut apart first where that can be helped.
-        buffers: Their budget says how much is worked on at a time.
-        settings: Of the decomposition; captum takes sequences one by one.
+        records: Records by number of the sequence. Those of a batch are not split into sequences first if that can be avoided.
+        buffers: Buffers, whose budget gives the sizes.
+        settings: Options of the decomposition; Captum processes sequences one by one.
     """
     whole = None
     by_form: dict[tuple[object, ...], list[int]] = {}
@@ -177,7 +177,7 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
             numbers = alike[start : start + at_once]
             below = LayerRecord.below_each_other
             stacked = whole.flattened(slice(start, start + at_once)) if whole else below([records[n] for n in numbers])
-            yield Stack(tuple(numbers), stacked, positions)  # type: ignore[arg-type]  # the numbers of a form
+            yield Stack(tuple(numbers), stacked, positions)  # type: ignore[arg-type]  # the positions of a form are ints
 
 
 def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
@@ -185,21 +185,21 @@ def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
 
 
 KEPT_BYTES = 256 * 2**20
-"""How much a model's products may occupy; those of further layers are made anew at every call."""
+"""Largest memory of a model's products, in bytes; those of further layers are computed at every call."""
 
-# Up to this many pairs for each of d_model, making a product is felt: it takes d_model rows through W, and the
-# pairs take theirs through W_out. Beyond, it is less than a thirtieth of the work, and not worth the memory.
+# Below this number of pairs per d_model, the cost of a product is noticeable: it multiplies d_model rows by W, and the pairs
+# multiply theirs by W_out. Above it, the product is less than a thirtieth of the work and not worth its memory.
 _ROWS_A_MODEL_WIDTH = 32
 
-# A product that is kept serves further calls: it pays from a fourth of the source tokens on.
+# A stored product serves further calls, so it already saves time at a fourth of the source tokens.
 _CALLS_EXPECTED = 4
 
 MakeProduct: TypeAlias = Callable[..., Float[Tensor, "head d_head d_mlp"]]
-"""`HeadProducts.product`, or the same of some heads."""
+"""`HeadProducts.product`, or the same for some heads."""
 
 
 class ProductKey(NamedTuple):
-    """Which input matrix of a model a product is of."""
+    """Input matrix that a product belongs to."""
 
     layer: int
     expert: int
@@ -209,12 +209,12 @@ class ProductKey(NamedTuple):
 
 @dataclass
 class HeadProducts:
-    """The head products of one model; whoever owns the model keeps them."""
+    """Weight products of one model's heads; stored by the owner of the model."""
 
     limit_bytes: int = KEPT_BYTES
     follow_weights: bool = False
-    """Whether their owner forgets them when a weight changes, so that they need not be compared with the weights at every use."""
-    # With fingerprints: products of the weights with fixed vectors, of which other weights give others.
+    """Whether the owner deletes them when a weight changes, so that they need not be compared with the weights at every use."""
+    # With fingerprints: products of the weights with fixed vectors, which change if a weight changes.
     _kept: dict[ProductKey, tuple[Float[Tensor, "head d_head d_mlp"], Float[Tensor, " number"] | None]] = field(
         default_factory=dict
     )
@@ -228,19 +228,19 @@ class HeadProducts:
         *,
         keep: bool,
     ) -> Float[Tensor, "head d_head d_mlp"]:
-        """`A[h] = lin(W_O[h]) W`, as it was kept, or made now.
+        """Product `A[h] = lin(W_O[h]) W`, stored or computed.
 
         Args:
-            key: Which input matrix W is.
-            w_o: The heads' output matrices.
-            norms: What lies between attention and W; only their linear parts count.
-            w: An input matrix of the feed-forward.
-            keep: Whether the product will be needed again soon.
+            key: The input matrix W in the model.
+            w_o: Output matrices of the heads.
+            norms: Norms between attention and W; only their linear parts count.
+            w: Input matrix of the feed-forward.
+            keep: Whether to store the product, if memory allows.
         """
         kept = self._kept.get(key)
-        # A model may be edited in place between two calls (weights processed, a layer replaced), unseen by any key.
+        # A model may be edited in place between two calls (processed weights, a replaced layer), which does not change the key.
         fingerprint = None if self.follow_weights or not (keep or kept) else _fingerprint(w_o, norms, w)
-        # The same rows as fewer, wider heads (`as_one_head`) have the same fingerprint, and a product of another shape.
+        # One head with the rows of all heads (`as_one_head`) has the same fingerprint, but a product of another shape.
         wanted = (w_o.shape[:2], w.dtype, w.device)
         fits = kept is not None and (kept[0].shape[:2], kept[0].dtype, kept[0].device) == wanted
         if kept is not None and fits and (self.follow_weights or _equal(kept[1], fingerprint)):
@@ -252,19 +252,19 @@ class HeadProducts:
         return product
 
     def n_bytes(self) -> int:
-        """How many bytes are kept."""
+        """Memory of the stored products, in bytes."""
         return sum(product.nbytes for product, _ in self._kept.values())
 
 
 def product_pays(n_keys: int, n_pairs: int, w_o: Float[Tensor, "head d_head d_model"]) -> tuple[bool, bool]:
-    """Whether so many source tokens are less work with the product, and so few pairs that it is worth keeping."""
+    """Whether a product saves time for this number of source tokens, and whether the pairs are few enough to store it."""
     _, d_head, d_model = w_o.shape
     keep = n_pairs < _ROWS_A_MODEL_WIDTH * d_model
     return n_keys * (d_model - d_head) >= d_head * d_model // (_CALLS_EXPECTED if keep else 1), keep
 
 
 def linear_parts(norms: Sequence[Norm], vectors: Float[Tensor, "*lead d_model"]) -> Float[Tensor, "*lead d_model"]:
-    """Vectors through the linear parts of some norms: centred and times the gain, divided by no scale."""
+    """Vectors after the linear parts of some norms: centred and multiplied by the gain, without the scale."""
     for norm in norms:
         vectors = norm.linear(vectors)
     return vectors

@@ -1,32 +1,28 @@
-"""A record -> the norms of all its parts, without ever holding the parts: the optimised implementation.
+"""Norms of all contributions of a layer record, without storing their vectors: the optimised implementation.
 
-1. The layer's program is followed once (`NormsOfPairs`): linear scopes are sums over heads
-   (head_sums.py), and from the feed-forward on there are rows, one per pair (`PairRows`).
-2. All pairs are gone through in groups of source tokens: Gram norms for the linear scopes, packed rows
-   for the others.
-3. The bias part, the remainder and the sum over source tokens go through the layer's jvp (linear.py) as
-   three vectors per query (`Aggregate`). The completeness error compares the sum of the packed rows with
-   the model's tensor.
+1. The layer's steps are read once (`NormsOfPairs`): linear scopes are sums over heads (head_sums.py), and from the feed-forward
+   on there are rows, one per pair (`PairRows`).
+2. All pairs are processed in groups of source tokens: Gram norms for the linear scopes, packed rows for the others.
+3. Bias part, remainder and the sum over source tokens go through the layer's jvp (linear.py) as three vectors per query
+   (`Aggregate`). The completeness error compares the sum of the packed rows with the model's tensor.
 
-The pre-activation of a pair is a sum over heads, and the residual's at the own token (eq. 12-14, 44):
+The pre-activation of a pair is a sum over heads, plus the residual's term for the query's own token (eq. 12-14, 44):
 
     p_ij = scale_i sum_h alpha[h,i,j] (B[h,j] W) + delta_ij residual_i W
 
-Weighed by the coefficients of Integrated Gradients at query i (activations.py), `r_i * p_ij`, pairs are
-packed to as many rows as the budget holds and go through W_out together: `2 d_mlp d_model` operations a
-pair, nearly the whole cost of a map. The norms of the feed-forward and of all later scopes are taken from
-the rows, and the rows are forgotten.
+Each pair is multiplied by the path coefficients of query i (activations.py), `r_i * p_ij`. As many pairs as the budget allows
+are packed and multiplied by W_out together: `2 d_mlp d_model` operations per pair, nearly the whole cost of a map. The norms of
+the feed-forward and of all later scopes are computed from these rows, which are then overwritten.
 
     tile: pattern [matrix row head] @ heads' pre-activations [matrix head d_mlp] -> [matrix row d_mlp]   times r_i
-    tiles, one below the other: packed [pair d_mlp] @ W_out [d_mlp d_model] -> [pair d_model]
+    tiles, concatenated: packed [pair d_mlp] @ W_out [d_mlp d_model] -> [pair d_model]
     later steps, in place: + residual and heads, norms of the block; ||.|| -> table [query key]
 
-A dense feed-forward is one expert that serves every row. Its coefficients are numbers per neuron, the same for every source
-token, so everything that depends on the query alone is multiplied once and not once per pair:
-`coefficient_i = r_i * scale_i * router_i`.
+A dense feed-forward is one expert that serves every row. Its coefficients are one number per query and neuron, the same for
+every source token. So all factors of the query are multiplied once, and not once per pair: `coefficient_i = r_i * scale_i *
+router_i`.
 
-README.md beside this file takes one example through all of it. `norms_of_vectors` does the same by
-making every vector.
+README.md in this folder computes one example step by step. `norms_of_vectors` computes the same norms from all vectors.
 """
 
 from bisect import bisect_left
@@ -47,10 +43,10 @@ from tl_ffblock.layer.linear import LinearLayer, Parts, alone, attention_bias, c
 from tl_ffblock.layer.records import AttentionWeights, FeedForward, InputMatrix, LayerRecord, Norm, Settings
 from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Attend, Feed, Normalise, NormName, Operation
 
-# Source tokens whose Gram matrices are made at a time: float64 doubles what their vectors occupy.
+# Number of source tokens whose Gram matrices are computed at once: float64 doubles the memory of their vectors.
 _KEYS_IN_FLOAT64 = 32
 
-# Up to so many rows for each head vectors are faster than a Gram matrix (measured for 9 and 12 heads: 3 to 5).
+# Up to this many rows per head, vectors are faster than a Gram matrix (measured for 9 and 12 heads: 3 to 5).
 _ROWS_A_HEAD = 3
 
 
@@ -58,8 +54,9 @@ _ROWS_A_HEAD = 3
 class Branch:
     """One input matrix of a feed-forward: W_in, or W_gate and W_in of a gated one, whose rows are summed.
 
-    The heads' pre-activations are kept in `buffer`: branches that are in use at a time have different buffers. They are multiplied
-    by the `coefficient`: r, the head sum's scale and the router's weight. `product` is the head product with W, where it pays.
+    The heads' pre-activations are in `buffer`; branches in use at the same time have different buffers. They are multiplied by
+    `coefficient`: r, the head sum's scale and the router's weight. `product` is the head product with W; None if it does not
+    save time.
     """
 
     buffer: tuple[InputMatrix, int]
@@ -68,16 +65,16 @@ class Branch:
     product: Float[Tensor, "head d_head d_mlp"] | None
 
     def heads(self, tile: Tile, norms: tuple[NormName, ...]) -> Float[Tensor, "matrix head d_mlp"]:
-        """The heads' pre-activations of a tile's source tokens."""
+        """Pre-activations of the heads for a tile's source tokens."""
         return tile.group.pre_activations(self.buffer, self.w, norms, self.product)[tile.keys_in_group]
 
 
 @dataclass(frozen=True)
 class Expert:
-    """One feed-forward at every row.
+    """One feed-forward or expert, for the rows that it serves.
 
-    `residual` is the weighed pre-activation of the residual at every query's own token; None where there is none. `rows` are those
-    that the router sent here; None means all, of a dense feed-forward.
+    `residual` is the residual's pre-activation for every query's own token, times its coefficients; None if there is none.
+    `rows` are those that the router sends to this expert; None means all, in a dense feed-forward.
     """
 
     w_out: Float[Tensor, "d_mlp d_model"]
@@ -86,23 +83,24 @@ class Expert:
     rows: list[int] | None
 
     def rows_in(self, neighbours: slice) -> Sequence[int]:
-        """Which of some neighbouring rows it serves."""
+        """Rows among some neighbouring ones that the expert serves."""
         first, end, rows = neighbours.start, neighbours.stop, self.rows
         return range(first, end) if rows is None else rows[bisect_left(rows, first) : bisect_left(rows, end)]
 
 
 class PairRows:
-    """Packs the pairs that can be reached and takes the norms of what the feed-forward makes of them.
+    """Packed rows of the reachable pairs, and their norms from the feed-forward on.
 
-    First the steps are said, as on a `HeadSum` (`+`, `normalised`, `take_norms`), then the pairs are sent (`queue`, `flush`).
+    First the steps are declared, as on a `HeadSum` (`+`, `normalised`, `take_norms`). Then the pairs are processed (`queue`,
+    `flush`).
 
     Args:
-        pairs: The pairs.
-        head_sum: What goes into the feed-forward, as a sum of parts.
-        x: The same as the real run had it.
-        settings: How the decomposition is made.
-        product: Makes head products, or has kept them (`HeadProducts.product`).
-        paths: The coefficients of Integrated Gradients at every query by number of the expert; those missing are added.
+        pairs: Reachable pairs.
+        head_sum: Input of the feed-forward, as a sum over heads.
+        x: The model's own tensor of that input.
+        settings: Options of the decomposition.
+        product: Head products, computed or stored (`HeadProducts.product`).
+        paths: Path coefficients of all queries by number of the expert; missing ones are added.
     """
 
     def __init__(
@@ -117,15 +115,15 @@ class PairRows:
         self.pairs = pairs
         self.head_sum = head_sum
         self.paths = paths
-        # Filled by `flush` for every scope that `take_norms` named.
+        # Scopes named by `take_norms`; `flush` fills their tables.
         self._scopes: list[str] = []
-        # Sums over source tokens: of the feed-forward's rows, and of those of the last scope that `take_norms` named.
+        # Sums over source tokens: of the feed-forward's rows, and of the rows of the last scope named by `take_norms`.
         self.rows_sum, self._last_sum = x.new_zeros(2, *x.shape)
         self._end_sum = self.rows_sum
         self._bfloat16 = settings.precision == "bfloat16"
-        # Each is given these rows: what holds itself would keep the layer's record until garbage is collected.
+        # A step gets this object as an argument: a closure over `self` would hold the layer record until garbage collection.
         self._steps: list[Callable[[PairRows, Tensor, PackedPairs], object]] = []
-        # The layer's feed-forward, or those of its experts that any query was sent to.
+        # The layer's feed-forward, or its experts that any query was sent to.
         self.experts: list[Expert] = []
         for number, ff, router in pairs.record.feed_forwards():
             if number not in paths:
@@ -133,9 +131,9 @@ class PairRows:
             self.experts.append(self._expert(number, ff, router, product))
         n_branches = max(len(expert.branches) for expert in self.experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self.experts), x.shape[1]
-        # Pre-activations of one source token and head.
+        # Number of pre-activations per source token and head.
         self.width = n_branches * d_mlp * len(self.experts)
-        # A queued pair takes d_mlp numbers a branch, and d_model before and after the experts are summed.
+        # A queued pair takes d_mlp values per branch, and twice d_model: before and after the sum over experts.
         bytes_a_pair = (n_branches * d_mlp + 2 * d_model) * x.element_size()
         self._capacity = max(1, (settings.chunk_bytes or pairs.budget.row_bytes) // bytes_a_pair)
         self._packed = [
@@ -153,41 +151,42 @@ class PairRows:
         residual, branches = None, []
         w_o, norms = block.attention.w_o, [block.norm(name) for name in head_sum.norms]
         pays, keep = product_pays(pairs.n_sequences * pairs.n_keys, pairs.count(), w_o)
-        # Without a gate r is of W_in's pre-activation; with one there are two, B(a) u of W_gate's and A(a) of W_in's.
+        # Without a gate, r belongs to the pre-activation of W_in. With one there are two coefficients: B(a) u for W_gate and
+        # A(a) for W_in.
         for (matrix, w, _), r in zip(ff.inputs, self.paths[number].factors, strict=True):
             if head_sum.residual is not None:
-                # It is divided by all scales already (HeadSum.normalised), so only r and the router's weight are left.
+                # The residual is already divided by all scales (HeadSum.normalised), so only r and the router's weight remain.
                 weighed = (head_sum.residual @ w).mul_(r if weight is None else r * weight)
                 residual = weighed if residual is None else residual.add_(weighed)
             made = product(ProductKey(block.layer, number, matrix), w_o, norms, w, keep=keep) if pays else None
-            # Experts in use share the buffers of a run: number 57 of 64 may be the third in use.
+            # Experts in use have consecutive buffers: number 57 of 64 may be the third in use.
             branches.append(Branch((matrix, len(self.experts)), w, r * scale, made))
         return Expert(ff.w_out, branches, residual, None if router is None else router.nonzero()[:, 0].tolist())
 
     def __add__(self, head_sum: HeadSum) -> "PairRows":
-        """The next step: a linear scope is added."""
+        """These rows, with a further step that adds a linear scope."""
         self._steps.append(lambda of, rows, pairs: of.add_head_sum(head_sum, rows, pairs))
         return self
 
     def normalised(self, _name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "PairRows":
-        """The next step: a norm with the scale of the real run; its shift is the bias part's."""
+        """These rows, with a further step that applies a norm with the scale of the forward pass; its shift goes to the bias part."""
         self._steps.append(lambda _, rows, pairs: norm.linear_(rows).div_(scale[pairs.queries]))
         return self
 
     def take_norms(self, scope: str) -> None:
-        """The rows are now a scope whose norms are asked for."""
+        """Declare that the rows are now those of a scope whose norms are asked for."""
         self._end_sum, number = self._last_sum if self._steps else self.rows_sum, len(self._scopes)
         self._scopes.append(scope)
         self._steps.append(lambda of, rows, _: of.take(number, rows))
 
     @property
     def end(self) -> tuple[str, Float[Tensor, "query d_model"]]:
-        """The last scope that `take_norms` named, and the sum over source tokens of its rows."""
+        """Last scope named by `take_norms`, and the sum of its rows over source tokens [query d_model]."""
         return self._scopes[-1], self._end_sum
 
     @property
     def norms(self) -> dict[str, Float[Tensor, "query key"]]:
-        """Of every scope that `take_norms` named, as far as pairs were sent."""
+        """Norms [query key] of every scope named by `take_norms`, for the pairs processed so far."""
         return dict(zip(self._scopes, self._table, strict=True))
 
     @cached_property
@@ -195,7 +194,7 @@ class PairRows:
         return self.rows_sum.new_zeros(len(self._scopes), len(self.rows_sum), self.pairs.n_keys)
 
     def queue(self, group: KeyGroup) -> None:
-        """Queue the pairs of a group of source tokens and all rows that can see them."""
+        """Add the pairs of a group of source tokens, with all rows that see them, to the queue."""
         for tile in self.pairs.tiles(group, self._capacity):
             if self._n_waiting_pairs + tile.n_pairs > self._capacity:
                 self.flush()
@@ -203,7 +202,7 @@ class PairRows:
             self._n_waiting_pairs += tile.n_pairs
 
     def flush(self) -> None:
-        """Send what is queued through the feed-forward and all steps after it."""
+        """Process the queued pairs: the feed-forward and all steps after it."""
         if not self._waiting:
             return
         pairs = self.pairs.packed(self._waiting)
@@ -218,7 +217,7 @@ class PairRows:
         self._waiting, self._n_waiting_pairs = [], 0
 
     def _feed_forward(self, pairs: PackedPairs) -> Float[Tensor, "pair d_model"]:
-        """Every queued pair's row after W_out, summed over the experts that serve its query."""
+        """Rows of the queued pairs after W_out, summed over the experts that serve their query."""
         rows = self._rows[: self._n_waiting_pairs]
         if len(self.experts) == 1 and self.experts[0].rows is None:
             return self._multiply(self._pack(self.experts[0], pairs), self.experts[0].w_out, rows)
@@ -228,7 +227,7 @@ class PairRows:
             own = PackedPairs(pairs.cells, pairs.queries, *self.pairs.own(self._waiting, served))
             expert_rows = self._multiply(self._pack(expert, own), expert.w_out)
             n_taken = 0
-            # An expert has rows for the queries it serves only; they are spread over the tiles' pairs in order.
+            # An expert has rows only for the queries that it serves; they are added to the tiles' pairs in order.
             for (tile, rows_of_tile), of_tile in zip(self._by_tile(rows), served, strict=True):
                 size = tile.n_matrices * len(of_tile)
                 rows_of_tile[:, tile.offsets(of_tile)] += expert_rows[n_taken : n_taken + size].view(
@@ -238,7 +237,7 @@ class PairRows:
         return rows
 
     def _pack(self, expert: Expert, pairs: PackedPairs) -> Float[Tensor, "served d_mlp"]:
-        """The weighed pre-activations of all queued pairs that an expert serves, one below the other."""
+        """Pre-activations times coefficients of all queued pairs that an expert serves, concatenated."""
         d_mlp, n_sequences, n_packed = expert.w_out.shape[0], self.pairs.n_sequences, 0
         for tile in self._waiting:
             served = expert.rows_in(tile.rows)
@@ -248,7 +247,8 @@ class PairRows:
                 pattern, queries = pattern[:, tile.offsets(served)], served
             size = tile.n_matrices * len(served)
             total = None
-            # A gated feed-forward's second term has memory of its own, used anew by every tile; without a gate it is unused.
+            # The second branch of a gated feed-forward has its own memory, overwritten by every tile; without a gate it is
+            # unused.
             for branch, memory in zip(expert.branches, self._packed, strict=False):
                 first = n_packed * d_mlp if total is None else 0
                 # r_i * sum_h alpha[h,i,j] (B[h,j] W): [key row head] @ [key head d_mlp], then row i times its coefficients.
@@ -268,16 +268,16 @@ class PairRows:
         w_out: Float[Tensor, "d_mlp d_model"],
         out: Float[Tensor, "served d_model"] | None = None,
     ) -> Float[Tensor, "served d_model"]:
-        """The large product, in the precision asked for; written to `out` where it is given."""
+        """Product with W_out, in the precision of the settings; written to `out` if it is given."""
         if not self._bfloat16:
             return torch.mm(packed, w_out, out=out)
         product = packed.bfloat16() @ w_out.bfloat16()
         return product.to(packed.dtype) if out is None else out.copy_(product)
 
     def add_head_sum(self, head_sum: HeadSum, rows: Float[Tensor, "pair d_model"], pairs: PackedPairs) -> None:
-        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row.
+        """Add `scale_i sum_h alpha[h,i,j] B[h,j]` to every pair's row, in place.
 
-        The vectors are never there alone: a batched product adds them to the rows where they lie.
+        A batched product adds the vectors to the rows directly, so they need no memory.
         """
         for tile, rows_of_tile in self._by_tile(rows):
             # [matrix row head] @ [matrix head d_model]
@@ -286,7 +286,7 @@ class PairRows:
         pairs.add_residual(rows, head_sum.residual)
 
     def take(self, number: int, rows: Float[Tensor, "pair d_model"]) -> None:
-        """Norms of rows that are now the scope of a number."""
+        """Compute the norms of the rows, as those of the scope of a number."""
         torch.linalg.vector_norm(rows, dim=-1, out=self._taken[number])
 
     def _add_to_sum(self, rows: Float[Tensor, "pair d_model"], total: Float[Tensor, "query d_model"]) -> None:
@@ -295,13 +295,13 @@ class PairRows:
         sums = total.view(n_sequences, -1, rows.shape[1])
         for tile, rows_of_tile in self._by_tile(rows):
             by_key = rows_of_tile.view(tile.n_keys, n_sequences, *rows_of_tile.shape[1:])
-            # A sum over one source token, as most of a causal layer's tiles have, would be a copy.
+            # For one source token, as in most tiles of a causal layer, a sum would be a copy.
             sums[:, tile.rows].add_(by_key[0] if tile.n_keys == 1 else by_key.sum(dim=0))
 
     def _by_tile(
         self, rows: Float[Tensor, "pair d_model"]
     ) -> Iterator[tuple[Tile, Float[Tensor, "matrix row d_model"]]]:
-        """Every queued tile with its pairs' rows."""
+        """Each queued tile with the rows of its pairs."""
         start = 0
         for tile in self._waiting:
             yield tile, rows[start : start + tile.n_pairs].view(tile.n_matrices, -1, rows.shape[1])
@@ -309,16 +309,16 @@ class PairRows:
 
 
 class NormsOfPairs:
-    """Follows a layer's program for all pairs: sums over heads up to the feed-forward, rows from there on.
+    """Norms of all pairs of a layer: sums over heads up to the feed-forward, rows from there on.
 
     Args:
         stack: One layer of some sequences.
-        settings: How the decomposition is made.
+        settings: Options of the decomposition.
         scopes: Scopes of the block's order.
-        buffers: Memory to work in.
-        product: Makes head products, or has kept them (`HeadProducts.product`).
-        paths: Coefficients of Integrated Gradients by number of the expert, as far as they are known.
-        residual: Whether the layer's input flows past its heads; False of a layer that is restricted to its heads.
+        buffers: Buffers to work in.
+        product: Head products, computed or stored (`HeadProducts.product`).
+        paths: Known path coefficients by number of the expert.
+        residual: Whether the layer's input enters by the skip connection; False for a layer restricted to some heads.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class NormsOfPairs:
         self.product = product
         self.paths = {} if paths is None else paths
         self.residual = residual
-        # What each scope is.
+        # Representation of each scope.
         self.at: dict[str, HeadSum | PairRows] = {}
         pairs = stack.record, token_values(stack.record, settings.value_bias)[0]
         if len(stack.record.queries) == stack.n_sequences:
@@ -353,13 +353,13 @@ class NormsOfPairs:
 
     @property
     def pair_rows(self) -> PairRows | None:
-        """The rows from the feed-forward on."""
+        """Rows from the feed-forward on; None if no scope needs them."""
         return next((made for made in self.at.values() if isinstance(made, PairRows)), None)
 
     def measure(self) -> dict[str, Float[Tensor, "query key"]]:
-        """The norms by scope."""
+        """Norms of the contributions, by scope."""
         linear = {scope: made for scope in self.scopes if isinstance(made := self.at[scope], HeadSum)}
-        # Scopes whose heads went through the same norms differ in scale and residual only: one Gram table for all.
+        # Scopes with the same norms differ only in scale and residual, so they share one Gram table.
         of_heads = [made.norms for made in linear.values() if made.scale is not None]
         gram = {norms: torch.zeros_like(self.record.pattern[0]) for norms in of_heads}
         rows = self.pair_rows
@@ -382,7 +382,7 @@ class NormsOfPairs:
     def _of_head_sums(
         self, sums: Sequence[HeadSum], gram: dict[tuple[NormName, ...], Tensor]
     ) -> Float[Tensor, "scope query key"]:
-        """`scale_i` times the heads' Gram norms; the own token's vector is made, d_model numbers a query."""
+        """Gram norms of the heads times `scale_i`; for the query's own token the norm of its vector, d_model numbers per query."""
         x = self.record.tensor(INPUT)
         norms = x.new_zeros(len(sums), len(x), self.pairs.n_keys)
         vectors = x.new_zeros(len(sums), *x.shape)
@@ -396,9 +396,9 @@ class NormsOfPairs:
         return norms
 
     def _follow(self, operation: Operation) -> HeadSum | PairRows:
-        """One step of what was made before.
+        """Representation of a scope, from those of the scopes before it.
 
-        From the feed-forward on a program is one chain, so what a step there reads is what the rows are by then.
+        From the feed-forward on the steps are one chain, so the rows are the operand of the next step.
         """
         record = self.record
         match operation:
@@ -426,7 +426,7 @@ class NormsOfPairs:
             return PairRows(self.pairs, made, x, self.settings, self.product, self.paths)
         if made.residual is None:
             return made
-        # A parallel block's feed-forward reads its own position only: one vector per query, by the jvp.
+        # The feed-forward of a parallel block reads only its own position: one vector per query, by the jvp.
         unedited = LinearLayer(replace(self.record, edited=False), self.settings)
         return HeadSum(residual=unedited.feed_forward(alone(made.residual), x).tokens[:, 0])
 
@@ -434,7 +434,7 @@ class NormsOfPairs:
 def part_norms(
     basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
 ) -> Float[Tensor, "matrix row"]:
-    """`||sum_h alpha[h,i,j] B[h,j]||`, the way that is faster."""
+    """Norms `||sum_h alpha[h,i,j] B[h,j]||`, from vectors or Gram matrices, whichever is faster."""
     n_rows, n_heads = pattern.shape[1:]
     if n_rows <= _ROWS_A_HEAD * n_heads:
         return torch.linalg.vector_norm(torch.bmm(pattern, basis), dim=-1)
@@ -444,9 +444,9 @@ def part_norms(
 def gram_norms(
     basis: Float[Tensor, "matrix head d_model"], pattern: Float[Tensor, "matrix row head"]
 ) -> Float[Tensor, "matrix row"]:
-    """`||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of every source token.
+    """Norms `||sum_h alpha[h,i,j] B[h,j]|| = sqrt(alpha K alpha)` with the Gram matrix K = B B^T of each source token.
 
-    In float64: a Gram matrix is small, and heads that cancel cost twice the digits in a square.
+    In float64: a Gram matrix is small, and cancellation between heads loses twice the digits in a square.
     """
     squares = []
     for vectors, weights in zip(
@@ -455,23 +455,23 @@ def gram_norms(
         wide, alpha = vectors.double(), weights.double()
         gram = wide @ wide.transpose(1, 2)  # [key head head]
         squares.append(((alpha @ gram) * alpha).sum(dim=-1))
-    # Rounding may leave -1e-17 where the heads cancel wholly.
+    # Rounding may give -1e-17 if the heads cancel completely.
     return torch.cat(squares).clamp_(min=0).sqrt_().to(basis.dtype)
 
 
 def as_one_head(
     record: LayerRecord, values: Float[Tensor, "key head d_head"]
 ) -> tuple[LayerRecord, Float[Tensor, "key 1 all_heads_d_head"]]:
-    """A record of which every sequence has one row, with its heads as one, whose pattern is 1 and whose values hold theirs.
+    """Record of sequences with one row each, as a single head with pattern 1 and the weighted values of all heads.
 
         sum_h alpha[h,j] v[h,j] W_O[h] = (alpha[0,j] v[0,j], alpha[1,j] v[1,j], ...) W_O
 
-    Its heads' pre-activations are then those of the pairs, without a product over heads.
+    The pre-activations of this head are those of the pairs, without a product over heads.
     """
     alpha = rearrange(record.pattern, "head sequence key -> (sequence key) head 1")
     attention = record.block.attention
     w_o = rearrange(attention.w_o, "head e d -> 1 (head e) d")
-    # Weighted values of all heads are not a product of the input with one matrix: what would make them is zero.
+    # The weighted values of all heads are not a product of the input with one matrix, so W_V and b_V are zero.
     zero = w_o.new_zeros(())
     w_v, b_v = zero.expand(1, w_o.shape[2], w_o.shape[1]), zero.expand(1, w_o.shape[1])
     block = replace(record.block, attention=AttentionWeights(w_o, attention.b_o, w_v, b_v))
@@ -482,7 +482,7 @@ def as_one_head(
 
 @dataclass(frozen=True)
 class ContributionNorms:
-    """The norms of one layer of one sequence, or of several, by scope."""
+    """Norms of one layer of one sequence or several, by scope: contributions, bias part, remainder; and completeness errors."""
 
     values: dict[str, Float[Tensor, "*sequence query key"]]
     bias: dict[str, Float[Tensor, "*sequence query"]]
@@ -490,7 +490,7 @@ class ContributionNorms:
     completeness: dict[str, Float[Tensor, "*sequence query"]]
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "ContributionNorms":
-        """Every table changed."""
+        """The same with `change` applied to every table."""
         return ContributionNorms(
             *({scope: change(table) for scope, table in tables.items()} for tables in vars(self).values())
         )
@@ -504,14 +504,14 @@ def contribution_norms(
     buffers: Buffers | None = None,
     products: HeadProducts | None = None,
 ) -> ContributionNorms:
-    """Norms of all parts of one sequence's record, for the asked scopes.
+    """Norms of all contributions of one sequence's record, for some scopes.
 
     Args:
         record: One layer of one sequence; its queries ascend.
-        settings: How the decomposition is made.
+        settings: Options of the decomposition.
         scopes: Scopes of the block's order.
-        buffers: Memory to work in. Layers that follow one another go faster with the same for all; None takes new memory.
-        products: Products of the weights that were made before, kept by the caller with the model; None makes them anew.
+        buffers: Buffers to work in; successive layers are faster with the same ones. None makes new ones.
+        products: Weight products of earlier calls, stored by the caller with the model; None computes them.
     """
     norms = norms_of_stack(Stack((0,), record), settings, scopes, buffers or Buffers(), products or HeadProducts())
     return norms.each(lambda table: table[0])
@@ -520,11 +520,11 @@ def contribution_norms(
 def norms_of_stack(
     stack: Stack, settings: Settings, scopes: tuple[str, ...], buffers: Buffers, products: HeadProducts
 ) -> ContributionNorms:
-    """The same of several sequences, their axis before the others.
+    """The same for several sequences, with a leading sequence axis.
 
     Args:
         stack: One layer of some sequences.
-        settings: How the decomposition is made.
+        settings: Options of the decomposition.
         scopes: Scopes of the block's order.
         buffers: As in `contribution_norms`.
         products: As in `contribution_norms`.
@@ -542,13 +542,13 @@ def norms_of_stack(
 def norms_of_vectors(
     record: LayerRecord, settings: Settings, scopes: tuple[str, ...], queries_at_once: int = 8
 ) -> ContributionNorms:
-    """The same by making every vector, a few queries at a time: for captum, and the check of the optimised implementation.
+    """The same norms from all vectors, a few queries at a time: for Captum, and to test the optimised implementation.
 
     Args:
         record: One layer of one sequence.
-        settings: How the decomposition is made.
+        settings: Options of the decomposition.
         scopes: Scopes of the block's order.
-        queries_at_once: How many queries' vectors are held; each takes [key d_mlp] numbers.
+        queries_at_once: Number of queries whose vectors are stored at once; each takes [key d_mlp] numbers.
     """
     chunks = []
     for start in range(0, len(record.queries), queries_at_once):
@@ -562,10 +562,10 @@ def norms_of_vectors(
 
 
 def _norms_of_parts(record: LayerRecord, parts: Mapping[str, Parts], values: dict[str, Tensor]) -> ContributionNorms:
-    """Norms of bias part and remainder, and the completeness error, beside those of the tokens' parts."""
+    """Norms of contributions (`values`), bias part and remainder, and the completeness error."""
     terms = [of.tokens[:, 0] if of.tokens.shape[1] == 1 else of.tokens.sum(dim=1) for of in parts.values()]
     terms += [of.bias for of in parts.values()]
-    if record.edited:  # then every scope has a remainder
+    if record.edited:  # every scope has a remainder
         terms += [of.remainder for of in parts.values() if of.remainder is not None]
     stacked = torch.stack(terms).view(
         -1, len(parts), *terms[0].shape
@@ -578,20 +578,19 @@ def _norms_of_parts(record: LayerRecord, parts: Mapping[str, Parts], values: dic
 
 
 class Aggregate(LinearLayer):
-    """A layer with all source tokens as one: the sum of their parts, bias part and remainder.
+    """A layer with all source tokens as one: the sum of their contributions, bias part and remainder.
 
-    The bias part and the remainder are one vector per query and do not depend on how the rest is split among
-    tokens, since every step is linear in the parts; so the jvp makes them, at a tokens' sum for a "key" axis
-    of length one. That sum is what completeness is about: `sum + bias + remainder` against the model's own
-    tensor. From the feed-forward on it is not computed from the sum before, which would be complete whatever
-    the pairs came out as; the rows that were really computed are put in its place, and at the last scope
-    again: the steps between are in them.
+    Bias part and remainder are one vector per query. They do not depend on how the remaining vector is split among tokens,
+    since every step is linear. So the jvp computes them with the sum over tokens as the only entry of the "key" axis. The
+    completeness error compares `sum + bias + remainder` with the model's own tensor. From the feed-forward on, the sum is not
+    computed from the sum before it, which would be complete whatever the pairs are. It is the sum of the packed rows, and again
+    at the last scope, so that the steps in between are included.
     """
 
     def __init__(self, stack: Stack, settings: Settings, rows: PairRows | None) -> None:
         super().__init__(stack.record, settings, _tokens_sum(stack, settings), alone(stack.record.tensor(INPUT)))
         self.rows = rows
-        self.paths = {} if rows is None else rows.paths  # not made twice
+        self.paths = {} if rows is None else rows.paths  # computed once
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         if self.rows is not None and scope == self.rows.end[0]:
@@ -601,8 +600,8 @@ class Aggregate(LinearLayer):
     def feed_forward(self, parts: Parts, x: Float[Tensor, "query d_model"]) -> Parts:
         if self.rows is None:
             return super().feed_forward(parts, x)
-        # Only after an edit do bias and remainder need the tokens' sum before the feed-forward: what is missing to the
-        # real pre-activation is the remainder's. Otherwise the tokens' sum is left out, and its products with W_in and W_out.
+        # Only with edits do bias part and remainder need the sum over tokens before the feed-forward: the gap to the model's
+        # own pre-activation belongs to the remainder. Otherwise the sum is omitted, with its products with W_in and W_out.
         players = parts if self.record.edited else replace(parts, tokens=parts.tokens[:, :0])
         return replace(super().feed_forward(players, x), tokens=self.rows.rows_sum[:, None])
 
@@ -613,7 +612,7 @@ class Aggregate(LinearLayer):
         bias: Float[Tensor, " d_mlp"],
         real: Float[Tensor, "query d_mlp"],
     ) -> Parts:
-        """The bias part's by its factors, unless an edit left a remainder beside it."""
+        """Terms of a pre-activation; the bias part's by its factors, unless an edit left a remainder."""
         factors = None if self.rows is None else self.rows.head_sum.bias
         if factors is None or self.record.edited:
             return super().players(parts, weight, bias, real)
@@ -621,7 +620,7 @@ class Aggregate(LinearLayer):
 
 
 def _tokens_sum(stack: Stack, settings: Settings) -> Parts:
-    """Attention, all source tokens as one."""
+    """Attention output with all source tokens as one."""
     record, (value, constant) = stack.record, token_values(stack.record, settings.value_bias)
     z = einsum(
         rearrange(record.pattern, "head (s query) key -> s head query key", s=stack.n_sequences),
@@ -635,15 +634,16 @@ def _tokens_sum(stack: Stack, settings: Settings) -> Parts:
 def errors_of_column(
     stack: Stack, values: Mapping[str, Float[Tensor, "sequence query key"]], key: int, settings: Settings
 ) -> dict[str, Float[Tensor, "sequence query"]]:
-    """How far one source token's norms are from those of its vectors, over the largest of each query's row.
+    """Errors of one source token's norms, compared with its vectors, relative to the largest norm of each query's row.
 
-    Of the scopes before the feed-forward, where a vector is cheap; from there on the rows are summed, which completeness certifies.
+    Only scopes before the feed-forward, where vectors are cheap. From there on the rows are summed, and the completeness error
+    covers them.
 
     Args:
         stack: One layer of some sequences.
-        values: Their norms by scope.
-        key: The source token.
-        settings: How the decomposition is made.
+        values: Norms by scope.
+        key: Position of the source token.
+        settings: Options of the decomposition.
     """
     before_feed = takewhile(lambda step: not isinstance(step.operation, Feed), STEPS[stack.record.block.order])
     scopes = [step.scope for step in before_feed if step.scope in values]
@@ -660,13 +660,13 @@ def errors_of_cell(
     heads: Sequence[int],
     settings: Settings,
 ) -> dict[str, Float[Tensor, " channel"]]:
-    """The same of the norms by head, of every scope, in one cell: the first query and its own token, which all channels reach.
+    """Errors of the norms by head at every scope, in one cell: the first query and its own token, which all channels reach.
 
     Args:
         stack: As in `errors_of_column`.
-        by_head: Their norms by scope and channel, the residual's last.
-        heads: The heads that the other channels are.
-        settings: How the decomposition is made.
+        by_head: Norms by scope and channel, the residual's last.
+        heads: Heads of the other channels.
+        settings: Options of the decomposition.
     """
     first = stack.record.rows(slice(1))
     key, errors = stack.positions[0], {}
@@ -678,7 +678,7 @@ def errors_of_cell(
 
 
 def over_largest(miss: Float[Tensor, "*shape key"], norms: Float[Tensor, "*shape key"]) -> Float[Tensor, "*shape key"]:
-    """How far numbers are from the norms of their row, over the row's largest."""
+    """Absolute errors relative to the largest norm of their row."""
     return _over(miss, norms.amax(dim=-1, keepdim=True))
 
 
@@ -687,10 +687,10 @@ def _over(miss: Tensor, largest: Tensor) -> Tensor:
 
 
 def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: bool) -> LinearLayer:
-    """A layer of the parts of one source token, through heads (or all of them as one) and, last, the residual connection.
+    """A layer with the contributions of one source token, through heads (or all of them as one) and, last, the residual connection.
 
-    These channels take the place of the "key" axis, so that the jvp gives vectors in which every norm of that token can be
-    checked, of the whole parts and through heads. They do not depend on what was edited.
+    These channels replace the "key" axis. The jvp then gives vectors that check every norm of that token, of whole
+    contributions and through heads. They do not depend on edits.
     """
     record, n_keys = replace(stack.record, edited=False), stack.record.pattern.shape[-1]
     sequences = torch.arange(stack.n_sequences, device=record.queries.device)
@@ -701,6 +701,6 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     if not by_head:
         through_heads = through_heads.sum(dim=1, keepdim=True)
     x, none = record.tensor(INPUT), torch.zeros_like(through_heads)
-    own = x * (record.queries == key + n_keys * sequences)[:, None]  # among the keys of all sequences
+    own = x * (record.queries == key + n_keys * sequences)[:, None]  # numbered over all sequences
     attention = Parts(torch.cat([through_heads, none[:, :1]], dim=1), torch.zeros_like(x))
     return LinearLayer(record, settings, attention, Parts(torch.cat([none, own[:, None]], dim=1), torch.zeros_like(x)))

@@ -137,11 +137,13 @@ def test_numbers_of_activation_patching_are_as_stated() -> None:
 
 
 @pytest.mark.slow
-def test_numbers_of_direct_contributions_are_as_stated() -> None:
+def test_numbers_of_direct_contributions_are_as_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row of the table, the sums, the lens, and what TransformerLens's `logit_attrs` gives on weights as they are."""
     if SHIPPED["smollm2"].folder() is None:
         pytest.skip("smollm2 is not installed")
     page = (Path(__file__).parents[2] / "docs/how_to/direct_logit_attribution.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
     prompt = "When Mary and John went to the store, John gave a drink to"
     results = (
@@ -167,7 +169,19 @@ def test_numbers_of_direct_contributions_are_as_stated() -> None:
         "incorrect_tokens": model.to_tokens(" John", prepend_bos=False),
     }
     theirs = cache.logit_attrs(cache.decompose_resid(pos_slice=-1), pos_slice=-1, **{k: v[0] for k, v in words.items()})
-    assert f"it runs and does not sum: {float(theirs.sum().detach()):.2f} here" in page
+    assert f"All components then sum to {float(theirs.sum().detach()):.2f}, not to {results[0].value:.2f}." in page
+    by_head = cache.logit_attrs(
+        cache.stack_head_results(layer=-1, pos_slice=-1), pos_slice=-1, **{k: v[0] for k, v in words.items()}
+    ).detach()[23 * 9 + 3]
+    direct, through = (result.heads[23, 3] for result in results)
+    assert f"L23H3 is {float(by_head):.2f}, not {float(direct.sum()):.2f}." in page
+    later = [float(part) for part in ((through - direct).sum(), (through - direct)[-1], through[:-1].sum())]
+    assert (
+        "other {:.3f} passes through later layers: {:+.3f} from the last position, {:+.3f} from".format(*later) in page
+    )
+    names = run("how_to/direct_logit_attribution.md", {})
+    unlike = names["theirs"].detach().reshape(30, 9) - names["direct"].heads[..., -1]
+    assert float(unlike.abs().max()) < 5e-6
 
 
 @pytest.mark.slow

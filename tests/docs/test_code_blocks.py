@@ -162,7 +162,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "how_to/positions.md": lambda n, at: [
         close(n["mean"]["AtbLnFf", 9][n["mean"].queries.index("S2"), n["mean"].keys.index("IO")].float(), mean_of_cells(n["maps"]), rtol=1e-6),
-        (at / "mean.html").is_file(),
+        (at / "mean.html").is_file(), n["stream"]["residual", 0].shape[-1] == 3,
     ],
     "how_to/average_over_pairs.md": lambda n, at: [
         {path.name for path in at.iterdir()} == {"residual.png", "queries.png", "mean.safetensors"}, n["heads"].mean.shape == (30, 4),
@@ -177,7 +177,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         (at / "cv.html").stat().st_size > 100_000, holds(at / "said.html", '"segments":[["prompt",0],["generated",15]]'), holds(at / "both.html", '"segments":[["A",0],["B",'),
     ],
     "how_to/neurons.md": lambda n, at: [
-        close(n["cell"].shares.sum(), norm_of_cell(n), rtol=1e-4), n["triggers"] is not None, n["before"] != n["after"],
+        close(n["cell"].shares.sum(), norm_of_cell(n), rtol=1e-4), n["triggers"] is not None, n["before"] != n["after"], len(n["draws"]) == 20, n["of_largest"] not in n["draws"],
         (n["found"].position > 0).all() and (n["found"].value > 0).all(),
     ],
     "how_to/figure.md": lambda n, at: [
@@ -323,7 +323,13 @@ def test_the_start_shows_what_other_pages_show() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    ["attribution.md", "how_to/attribution_patching.md", "how_to/many_prompts.md", "how_to/average_over_pairs.md"],
+    [
+        "attribution.md",
+        "how_to/attribution_patching.md",
+        "how_to/many_prompts.md",
+        "how_to/average_over_pairs.md",
+        "how_to/positions.md",
+    ],
 )
 def test_a_page_prints_what_it_shows(
     page: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

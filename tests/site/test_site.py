@@ -29,9 +29,9 @@ PAGES = {
     "QK circuit": "heads",
     "CircuitsVis": "heads",
     "zero small edges": "attention_knockout",
-    "map as intervention": "attention_knockout",
+    "map as intervention": "patching",
     "prune attention edges": "attention_knockout",
-    "edit attention pattern": "attention_knockout",
+    "edit attention pattern": "patching",
 }
 """What is typed into the search, and the page that it finds first."""
 

@@ -50,7 +50,7 @@ def gim(model: Any, example: Example) -> Tensor:
     """Embeddings times derivatives under the rules of GIM."""
     return ffb.attribute(
         model, example.tokens, example.target, rules=GIM.rules, of=(), fwd_hooks=GIM.hooks(model)
-    ).entering
+    ).token_attributions
 
 
 class Embedded:

@@ -9,12 +9,12 @@ from docs import architecture
 from docs.site import live, notebooks, reference, repository
 
 FIRST = ("index.md", "how_to/", "attribution.md", "flow.md", "patching.md", "experiments.md")
-LAST = ("results/", "architecture/", "speed.md", "source/")
-"""Beginnings of places whose pages the search shows before others, and after."""
+LAST = ("results/", "architecture/", "speed.md")
+"""Beginnings of places whose pages the search shows before others, and after. It shows no source files."""
 TAGS = {
     "how_to/ablation.md": ("ablate",),
     "how_to/coming_from.md": ("BertViz", "Captum", "Inseq"),
-    "how_to/heads.md": ("OV", "QK"),
+    "how_to/heads.md": ("OV", "QK", "CircuitsVis"),
 }
 """Words for which the search shows a page first, though other pages have them in a heading."""
 
@@ -65,7 +65,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: Files) -> str:
     """Links that are written for the repository lead to pages of the site."""
     place = page.file.src_uri
-    page.meta["search"] = {"boost": 8 if place.startswith(FIRST) else 0.2 if place.startswith(LAST) else 1}
+    boost = 8 if place.startswith(FIRST) else 0.2 if place.startswith(LAST) else 1
+    page.meta["search"] = {"boost": boost, "exclude": place.startswith("source/")}
     page.meta |= {"tags": list(TAGS[place])} if place in TAGS else {}
     outside = {place: path for path, place in repository.TAKEN.items()}
     outside |= {f"gallery/{path.stem}.md": f"notebooks/{path.name}" for path in notebooks.NOTEBOOKS}

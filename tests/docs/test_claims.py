@@ -137,11 +137,13 @@ def test_numbers_of_activation_patching_are_as_stated() -> None:
 
 
 @pytest.mark.slow
-def test_numbers_of_direct_contributions_are_as_stated() -> None:
+def test_numbers_of_direct_contributions_are_as_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row of the table, the sums, the lens, and what TransformerLens's `logit_attrs` gives on weights as they are."""
     if SHIPPED["smollm2"].folder() is None:
         pytest.skip("smollm2 is not installed")
     page = (Path(__file__).parents[2] / "docs/how_to/direct_logit_attribution.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     model, target = ffb.load_model("smollm2"), ffb.logit(" Mary", minus=" John")
     prompt = "When Mary and John went to the store, John gave a drink to"
     results = (
@@ -167,7 +169,19 @@ def test_numbers_of_direct_contributions_are_as_stated() -> None:
         "incorrect_tokens": model.to_tokens(" John", prepend_bos=False),
     }
     theirs = cache.logit_attrs(cache.decompose_resid(pos_slice=-1), pos_slice=-1, **{k: v[0] for k, v in words.items()})
-    assert f"it runs and does not sum: {float(theirs.sum().detach()):.2f} here" in page
+    assert f"All components then sum to {float(theirs.sum().detach()):.2f}, not to {results[0].value:.2f}." in page
+    by_head = cache.logit_attrs(
+        cache.stack_head_results(layer=-1, pos_slice=-1), pos_slice=-1, **{k: v[0] for k, v in words.items()}
+    ).detach()[23 * 9 + 3]
+    direct, through = (result.heads[23, 3] for result in results)
+    assert f"L23H3 is {float(by_head):.2f}, not {float(direct.sum()):.2f}." in page
+    later = [float(part) for part in ((through - direct).sum(), (through - direct)[-1], through[:-1].sum())]
+    assert (
+        "other {:.3f} passes through later layers: {:+.3f} from the last position, {:+.3f} from".format(*later) in page
+    )
+    names = run("how_to/direct_logit_attribution.md", {})
+    unlike = names["theirs"].detach().reshape(30, 9) - names["direct"].heads[..., -1]
+    assert float(unlike.abs().max()) < 5e-6
 
 
 @pytest.mark.slow
@@ -203,8 +217,8 @@ def test_numbers_of_circuits_are_as_stated() -> None:
 @pytest.mark.parametrize(
     ("name", "stated"),
     [
-        ("neurons", {"before": "log probability {:.2f}", "after": ".item()  # {:.2f}", "activation": "is {:.1f}", "other": "from {:.2f} to {:.2f}"}),
-        ("induction_heads", {"of_head": "{:.0%} of what the head", "of_layer": "# {:.0%}\n", "largest": "cell of {:.0%} of the rows"}),
+        ("neurons", {"before": "log probability {:.2f}", "after": ".item()  # {:.2f}", "activation": "is {:.1f}", "other": "from {:.2f} to {:.2f}", "largest": "ablate(largest)  # {:.2f}\n", "draws": "max(draws)  # {:.2f} to {:.2f};"}),
+        ("induction_heads", {"AtbLn": "before the feed-forward) | {:.1%} | {:.1%} | {:.0%} |", "AtbLnFf": "after the feed-forward) | {:.1%} | {:.1%} | {:.0%} |"}),
     ],
 )  # fmt: skip
 def test_numbers_of_examples_are_as_stated(name: str, stated: dict[str, str], tmp_path: Path) -> None:
@@ -226,15 +240,41 @@ def test_numbers_of_examples_are_as_stated(name: str, stated: dict[str, str], tm
         activation = float(ffb.memories.token_parts(n["model"], n["fact"], n["name"]).to_dataframe()["value"].sum())
         assert f'"{n["name"]}"' in (DOCS / "how_to/neurons.md").read_text(encoding="utf-8")
         found = {"before": (n["before"],), "after": (n["after"],), "activation": (activation,), "other": others}
+        found |= {"largest": (n["of_largest"],), "draws": (min(n["draws"]), max(n["draws"]))}
     else:
         at = n["queries"][:, None] - 19
-        shares = [
-            float((rows.gather(1, at).squeeze(1) / rows.sum(dim=1)).mean()) for rows in (n["rows"], n["of_layer"])
-        ]
-        largest = float((n["of_layer"].argmax(dim=1) == at.squeeze(1)).float().mean())
-        found = {"of_head": (shares[0],), "of_layer": (shares[1],), "largest": (largest,)}
+        for scope in stated:
+            whole = n["maps"][scope, n["layer"]].clone().fill_diagonal_(0)[n["queries"]]
+            rows = (n["maps"].heads[scope, n["layer"]][n["head"]][n["queries"]], whole)
+            shares = [float((row.gather(1, at).squeeze(1) / row.sum(dim=1)).mean()) for row in rows]
+            found[scope] = (*shares, float((whole.argmax(dim=1) == at.squeeze(1)).float().mean()))
     page = (DOCS / f"how_to/{name}.md").read_text(encoding="utf-8").replace(" %", "%")
     assert not [said for key, form in stated.items() if (said := form.format(*found[key])) not in page]
+
+
+@pytest.mark.slow
+def test_edges_that_a_map_finds_small_are_pruned_as_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of the table: the edges below a share, and the logit difference without them; five per cent as on the page."""
+    if SHIPPED["smollm2"].folder() is None:
+        pytest.skip("smollm2 is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    n = run("how_to/attention_knockout.md", {})
+    page = (DOCS / "how_to/attention_knockout.md").read_text(encoding="utf-8")
+    stated = re.findall(r"^\| (0\.\d+) \| (\d+) % \| (\S+) \|$", page, re.MULTILINE)
+    maps, model = n["maps"], n["model"]
+    rows = torch.stack([maps.heads["AtbLnFf", layer][: model.cfg.n_heads] for layer in maps.layers])
+    shares, cells = rows / rows.sum(-1, keepdim=True), maps.reachable()
+    for share, cut, value in stated:
+        keep = shares >= float(share)
+        hooks = [
+            (f"blocks.{layer}.attn.hook_pattern", lambda pattern, hook, kept=keep[layer]: pattern * kept)
+            for layer in maps.layers
+        ]
+        with torch.no_grad():
+            pruned = float(n["metric"](model.run_with_hooks(model.to_tokens(n["prompt"]), fwd_hooks=hooks)))
+        assert (f"{float((~keep[..., cells]).float().mean()):.0%}", f"{pruned:.2f}") == (f"{cut}%", value)
+    assert stated[0][0] == "0.05" and f"{float(n['pruned'].detach()):.2f}" == stated[0][2] and len(stated) == 3
 
 
 @pytest.mark.slow

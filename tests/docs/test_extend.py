@@ -14,25 +14,27 @@ from tl_ffblock.bridge.families import Family, register_family
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import IdentityError, InputError
 
-RULES, VIEW, FAMILY = blocks("how_to/extend.md")
+METRIC, *STUDIES, RULES, VIEW, FAMILY = blocks("how_to/extend.md")
 PROMPT = "When Mary and John went to the store, John gave a drink to"
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What there is after the page's first two examples, each run as a file of the reader's own."""
+    """What there is after the page's examples but studies and the family, each run as a file of the reader's own."""
     folder = tmp_path_factory.mktemp("extend")
-    model = ffb.load_model(str(tiny.save_local("gpt2", folder / "model", (PROMPT.replace(" ", "  "),))))
+    model = ffb.load_model(
+        str(tiny.save_local("gpt2", folder / "model", (PROMPT.replace(" ", "  "),), num_hidden_layers=10))
+    )
     names: dict[str, Any] = {"__name__": "extensions"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(ffb, "load_model", lambda _: model)
-        for code in (RULES, VIEW):
+        for code in (METRIC, RULES, VIEW):
             exec(compile(code, "extend.md", "exec"), names)
     return names | {"folder": folder}
 
 
-@pytest.mark.parametrize("code", [RULES, VIEW, FAMILY])
+@pytest.mark.parametrize("code", [METRIC, *STUDIES, RULES, VIEW, FAMILY])
 def test_an_example_is_short(code: str) -> None:
     """And needs nothing of the tests."""
     assert len([line for line in code.splitlines() if line]) <= 20 and "tests" not in code

@@ -1,32 +1,31 @@
 """The metric of one's own in the documentation is written outside the package, and every call takes it."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import tl_ffblock as ffb
 from tests import tiny
-from tl_ffblock import Metric, load_model
+from tests.docs.test_code_blocks import blocks
+from tl_ffblock import Metric
 from tl_ffblock.errors import InputError
 from tl_ffblock.metrics import run_by_run
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "patching.md"
-CLEAN, CORRUPTED = "When Mary and John went to the store , John", "When Mary and John went to the store , Mary"
+CLEAN = "When Mary and John went to the store, John gave a drink to"
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What there is after the page's example, run as a file of the reader's own."""
-    block = PAGE.read_text(encoding="utf-8").partition("### A metric of your own")[2].partition("```python\n")[2]
-    code = block.partition("```")[0]
-    assert len(code.splitlines()) <= 20 and not re.search(r"(?m)^(from|import) tests", code)
+    code = blocks("how_to/extend.md")[0]
     folder = tmp_path_factory.mktemp("own")
-    model = load_model(str(tiny.save_local("gpt2", folder, (CLEAN, CORRUPTED), num_hidden_layers=10)))
-    names = {"model": model, "clean": CLEAN, "corrupted": CORRUPTED, "__name__": "own_metric"}
-    exec(compile(code, str(folder / "own_metric.py"), "exec"), names)
+    model = ffb.load_model(str(tiny.save_local("gpt2", folder, (CLEAN.replace(" ", "  "),), num_hidden_layers=10)))
+    names: dict[str, Any] = {"__name__": "own_metric"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ffb, "load_model", lambda _: model)
+        exec(compile(code, str(folder / "own_metric.py"), "exec"), names)
     return names
 
 

@@ -18,7 +18,7 @@ from tl_ffblock.corpus.study import Study
 from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import STUDIES, Config, option_fields, study
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "how_to" / "extend.md"
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -34,7 +34,7 @@ def test_every_line_is_a_study(name: str) -> None:
 
 @pytest.fixture
 def of_the_docs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files that docs/experiments.md shows, in a folder outside the package where Python looks; the path of the first."""
+    """The files that docs/how_to/extend.md shows, in a folder outside the package where Python looks; the path of the first."""
     found = re.findall(r"<!-- study: (\S+) -->\n```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     file, *_ = [tmp_path / "own" / name for name, _ in found]
     file.parent.mkdir()

@@ -1,5 +1,6 @@
 """The documentation site as a reader has it: a folder on a disk, without a network."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ PAGES = {
     "Captum": "coming_from",
     "OV circuit": "heads",
     "QK circuit": "heads",
+    "CircuitsVis": "heads",
+    "zero small edges": "attention_knockout",
+    "map as intervention": "patching",
+    "prune attention edges": "attention_knockout",
+    "edit attention pattern": "patching",
 }
 """What is typed into the search, and the page that it finds first."""
 
@@ -42,6 +48,13 @@ def test_every_public_name_is_in_the_reference_and_no_other(site: Path) -> None:
     assert 'href="types.html#tl_ffblock.attribution.targets.Target"' in shown
     classes = {name for name in public if name.rpartition(".")[2].lstrip("_")[0].isupper()}
     assert {name for name in headings if name.rpartition(".")[0] not in classes} == set(public)
+
+
+def test_source_files_are_not_searched(site: Path) -> None:
+    """They are pages of the site, but the search does not find them."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    places = {entry["location"].partition("/")[0] for entry in index["docs"]}
+    assert (site / "source").is_dir() and "how_to" in places and "source" not in places
 
 
 def test_pages_are_small(site: Path) -> None:

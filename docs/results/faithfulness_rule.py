@@ -40,7 +40,10 @@ def hidden_keys(model: Any, example: Example) -> Tensor:
 def path_and_hidden_keys(model: Any, example: Example) -> Tensor:
     """The second that was chosen: what `path` gives to tokens, plus what they lose by the derivatives of `patching`."""
     path = ffb.attribute(model, example.tokens, example.target, of=())
-    return path.token_attributions + ffb.attribute(model, example.tokens, example.target, rules="patching", of="masking").masking
+    return (
+        path.token_attributions
+        + ffb.attribute(model, example.tokens, example.target, rules="patching", of="masking").masking
+    )
 
 
 def entering(result: Attribution) -> Tensor:

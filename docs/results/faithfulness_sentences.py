@@ -55,7 +55,7 @@ def said_of_rules() -> str:
 def _predicts_masking() -> str:
     short = means("correlation").loc[[SECOND, GIM, LRP, "path"], list(SHORT)].mean(axis=1)
     return claim(
-        f'**What masking a token of a short prompt does is predicted best by "{SECOND}"**, `result.token_attributions` of `rules="path"` plus '
+        f'**What masking a token of a short prompt does is predicted best by "{SECOND}"**, `token_attributions` of `rules="path"` plus '
         f'`attribute(..., rules="patching", of="masking").masking`: correlation {number(short[SECOND])} in the mean over four sets, '
         f"{GIM} {number(short[GIM])}, {LRP} {number(short[LRP])}, `path` {number(short['path'])}.",
         short[SECOND] > short[GIM] > short[LRP] > short["path"],

@@ -131,6 +131,22 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     assert screen.problems == []
 
 
+def test_colours_of_named_positions_end_at_the_largest_share(show: Shower, prompts: list[ContributionMaps]) -> None:
+    """Rows of few names are no rows of few tokens: none is beyond the scale. The page opens at the last name."""
+    mean = average(prompts, {"A": 0, "IO": [1, 2, 3], "S1": 2, "S2": [3, 4, 5], "END": -1})
+    most = 100 * float(mean.as_shares()["AtbLnFf", 8].nan_to_num(0).max())
+    few = mean.as_shares()["AtbLnFf", 8][:3].nan_to_num(0).max()
+    assert 100 * float(few) == most, "the largest is in a row of less than three others"
+    screen = show(html=mean.to_html(layer=8, channel="AtbLnFf"))
+    screen.settle()
+    legend = "Array.from(document.querySelectorAll('.panel svg text'), (text) => text.textContent)"
+    said = screen.page.evaluate(legend)
+    assert not [words for words in said if "≥" in words or "Colours end" in words]
+    assert 0.6 * most < max(percents(" ".join(said))) <= most
+    assert screen.page.locator("#sentence .chip[aria-selected=true]").inner_text().startswith("END")
+    assert page_of(mean).start.to == 4
+
+
 def test_the_ends_of_shares_are_those_of_their_interval(show: Shower, prompts: list[ContributionMaps]) -> None:
     """And the maps themselves stand beside them, in their own unit."""
     mean = average(prompts, PLACES)

@@ -8,6 +8,7 @@ import torch
 from tests.page.screen import Screen, Shower
 from tl_ffblock.attribution import Attribution, ContinuationAttribution
 from tl_ffblock.numerals import significant, typographic
+from tl_ffblock.page import NumbersBlock, numbers_page, page, shares_map
 from tl_ffblock.results.tokens import visible
 
 pytestmark = pytest.mark.browser
@@ -204,3 +205,19 @@ def test_numbers_are_saved_as_files(show: Shower) -> None:
     assert b"Heads" in screen.save("svg")[1]
     assert screen.save("png")[1].startswith(b"\x89PNG")
     assert screen.problems == []
+
+
+@pytest.mark.parametrize("width", [380, 1280, 1800, 2200])
+@pytest.mark.parametrize("count", [2, 5])
+def test_every_column_of_a_map_is_in_sight(show: Shower, width: int, count: int) -> None:
+    """Maps of fifteen tokens are drawn for the columns that they are laid out in, however wide the window."""
+    places = tuple(f" word{at}@{at}" for at in range(15))
+    values = torch.randn(12, 15, generator=torch.Generator().manual_seed(0))
+    rows = ("layer", tuple(map(str, range(12))))
+    maps = tuple(shares_map(f"map {at}", "", rows, ("position", places), values) for at in range(count))
+    screen = opened(show, page(numbers_page("tiny", NumbersBlock("many", maps=maps)), circuitsvis=False), width)
+    beyond = "Array.from(document.querySelectorAll('.share-map'), (host) => host.scrollWidth - host.clientWidth)"
+    assert max(screen.page.evaluate(beyond)) <= 0 and screen.overflow() <= 0
+    blocks = screen.page.locator(".number-blocks > section")
+    tops = {round(blocks.nth(at).bounding_box()["y"]) for at in range(count)}
+    assert len(tops) < count or width < 1100, "beside each other where there is room"

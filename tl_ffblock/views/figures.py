@@ -242,7 +242,7 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
         _label(place.set_yticks, rows if left else [""] * len(rows), high)
         if number != 1:
             both = numbers if number else np.concatenate([each for _, each, *_ in panels[:2]])
-            _scale(figure, image, both, bars[number], percent)
+            _scale(figure, image, both, bars[number], percent, points=two_ends)
     layer = f"Layer {start.layer}: " if data.layered else ""
     unit = "share of the row's sum over other tokens" if percent else block.labels["unit"]
     said = f"{data.model}. Row: destination; column: source. Cell: {unit}."
@@ -302,7 +302,8 @@ def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> 
     _label(place.set_xticks, [name.removeprefix("head ") for name in names], wide - 0.6, at=at)
     place.set(xlabel="head", ylabel="layer")
     place.spines[:].set_visible(False)
-    _scale(figure, image, cells, {"ax": [place]}, bool(block.labels["shares"]))
+    percent, points = bool(block.labels["shares"]), bool(block.labels["signed"])
+    _scale(figure, image, cells, {"ax": [place]}, percent, points=points)
     said = f"{data.model}. Each small map: rows are destinations, columns sources. Cell: {block.labels['unit']}."
     return _framed(figure, f"All heads: {block.labels['title']}", said)
 
@@ -728,9 +729,17 @@ def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "
 
 
 def _scale(
-    figure: Any, image: Any, cells: Cells, where: Mapping[str, Any], percent: bool, unit: str = "", ticks: int = 4
+    figure: Any,
+    image: Any,
+    cells: Cells,
+    where: Mapping[str, Any],
+    percent: bool,
+    unit: str = "",
+    ticks: int = 4,
+    *,
+    points: bool = False,
 ) -> None:
-    """The scale of an image below its axes, pointed where cells lie beyond its ends."""
+    """The scale of an image below its axes, pointed where cells lie beyond its ends; differences of shares are in `points`."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     low, high = image.get_clim()
@@ -739,7 +748,8 @@ def _scale(
     look: dict[str, Any] = {} if "cax" in where else {"shrink": 0.7, "aspect": 7 * figure.get_figwidth(), "pad": 0.02}
     bar = figure.colorbar(image, **where, orientation="horizontal", extend=extend, ticks=MaxNLocator(ticks), **look)
     if percent:
-        bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+        bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol="" if points else " %"))
+        unit = "points" if points else unit
     bar.ax.tick_params(labelsize=6, width=0.5, length=2)
     bar.outline.set_linewidth(0.5)
     bar.set_label(unit, fontsize=6.5)

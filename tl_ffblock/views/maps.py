@@ -303,7 +303,8 @@ def token_maps_page(
     if channel is not None and channel not in maps.channels:
         raise InputError(f"channel={channel!r}: these maps hold {', '.join(maps.channels)}.")
     number, name = _start_map(maps, layer, channel)
-    to, from_ = _largest_cell(maps[name, number], maps)
+    # Of named positions the last has the most others.
+    to, from_ = _largest_cell(maps[name, number], maps, len(maps.queries) - 1 if details else None)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
     chosen = channel is not None and view in ("heads", "all")
     shown = tuple(visible(token) for token in labels or maps.tokens)

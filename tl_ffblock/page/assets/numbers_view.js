@@ -8,6 +8,10 @@ import { MANY_TOKENS, largest, limitOf } from "./shares.js";
 import { element, fitText, rectangle, shareChip, svg, text, textWidth } from "./svg.js";
 
 const PIECE = { left: 46, top: 18, label: 11 };
+/* Columns beyond which a map has a line of its own. */
+const WIDE_MAP = 40;
+/* Pixels between blocks that are beside each other, and those that each has at least. */
+const COLUMN = { gap: 28, narrowest: 520 };
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
@@ -206,11 +210,15 @@ export function numbersView(scene, go, width) {
     const pick = (row) => { const change = overviewOf(data, data.words.length - block.rows.length + row); if (change) go({ ...change, view: "overview" }); };
     parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, pick)], true));
   } else if (block.rows.length) parts.push(rowSection(scene, block));
-  const half = width > 1080 ? (width - 28) / 2 : width;
+  const narrow = block.maps.filter(({ columns }) => columns.length <= WIDE_MAP).length + block.tables.length;
+  const across = Math.max(1, Math.min(narrow, Math.floor((width + COLUMN.gap) / (COLUMN.narrowest + COLUMN.gap))));
+  const share = (width - COLUMN.gap * (across - 1)) / across;
   const limits = limitsOf(block.maps);
-  for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
+  for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > WIDE_MAP ? width : share, null)], map.columns.length > WIDE_MAP));
   for (const table of block.tables) parts.push(shareTable(palette, table));
-  return [element("div", { className: "number-blocks" }, parts)];
+  const host = element("div", { className: "number-blocks" }, parts);
+  host.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
+  return [host];
 }
 
 export function numbersWords({ data, selection }) {

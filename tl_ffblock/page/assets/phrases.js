@@ -1,7 +1,7 @@
 /* What is said: names of maps, the sentence about the selection, what a cell is. No DOM. */
 
 import { formatChange, formatError, formatNumber, formatPercent, formatPoints, formatRough } from "./numbers.js";
-import { isMixed, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
+import { isMixed, isShareOfRow, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
 import { largest } from "./shares.js";
 import { intervalRuns } from "./tables.js";
 import { letters } from "./text.js";
@@ -12,7 +12,7 @@ const UNITS = {
   column: "share of the column's sum",
   none: "norm, in units of the residual stream",
 };
-const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
+const SCALE_ENDS = { "off-diagonal": "the largest value of another token", percentile: "the 99th percentile of other tokens' values" };
 const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
 
 /* Letters of a token that a sentence has at most. */
@@ -118,7 +118,7 @@ export function pixelRemark(perPixel) {
 export function remarksOf(scene, map, perPixel) {
   const { selection, strips } = scene;
   const remarks = [unitOf(scene, map) + (selection.root ? ", on a square-root scale." : ".")];
-  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
+  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}${isShareOfRow(scene.data, map.shares) ? " in rows of three or more" : ""}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
   if (hasCrosses(scene, map)) remarks.push("Crossed: the 95 % interval contains 0.");
   if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
   const norms = strips.filter((name) => name !== "own" && map.columns[name]);

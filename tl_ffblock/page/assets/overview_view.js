@@ -4,7 +4,7 @@ import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
 import { HATCHED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
-import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
+import { BOLD, CELL, STRIP, columnRoom, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
   besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
 } from "./logit.js";
@@ -75,7 +75,7 @@ function logitPlace(scene, width) {
   const height = layerHeight(scene, rows, lying ? lines : 0);
   const cell = { width: wide, height };
   const map = { labels: labelsOf(scene) };
-  const top = 8 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
+  const top = 8 + labelWidth(scene, shownLabels(scene, map), columnRoom(scene), labelSize(cell.width));
   const frame = { left, top, cell, across: cell.width * (last - first + 1), down: height * rows, map };
   const bottom = top + frame.down + (stream.before ? 48 : 34);
   const narrow = beside ? across : Math.min(STREAM.head, (width - STREAM.left - dots - 8) / Math.max(1, heads));
@@ -457,7 +457,7 @@ function logitTokens(scene, block, go, current) {
     chip.addEventListener("click", () => go(asked || logitTokenChange(current(), column)));
     return chip;
   });
-  const host = element("ol", { className: "tokens shared" }, chips);
+  const host = element("ol", { className: "tokens shared attributed" }, chips);
   host.setAttribute("aria-label", `token contributions to the ${block.target}`);
   host.tabIndex = 0;
   host.classList.toggle("long", chips.length > 20);

@@ -18,7 +18,7 @@ import { formatChange, formatRough } from "./numbers.js";
 import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
 import { hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
 import { pairsFields, pairsView } from "./pairs_view.js";
-import { certificateText, mapsWords, sentenceText } from "./phrases.js";
+import { certificateText, mapsWords, sentenceText, wholeMeaning } from "./phrases.js";
 import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
 import { MAP_FIELDS, sceneOf, selectionAfter } from "./scene.js";
 import { scoresFields, scoresFigure, scoresOf, scoresTable, scoresTables, scoresView, scoresWords } from "./scores_view.js";
@@ -79,6 +79,8 @@ function viewNow(data, selection) {
 /* Where a page has more views than `MOST_TABS`, so many are tabs, the others a list. */
 const MOST_TABS = 3;
 const TABS = 2;
+/* Beside the choice of two runs. */
+const TABS_OF_RUNS = 1;
 
 const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
@@ -204,7 +206,8 @@ function drawFirst(scene) {
   byId("reading").hidden = scene.headsBlock !== "" || workbench.view().name === "memories" || (workbench.view().name === "overview" && hasLogit(scene.data));
   if (hasMaps(scene.data)) drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
-  writeText(byId("meaning"), words.meaning);
+  writeText(byId("meaning"), scene.paper ? wholeMeaning(words) : words.meaning);
+  writeText(byId("help-drawn"), wholeMeaning(words));
   writeText(byId("headline"), words.headline);
   drawView(scene);
   performance.mark("picture");
@@ -275,6 +278,8 @@ function closeUp(scene, width) {
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
 function drawBesides(scene) {
   if (!byId("figure-tools").hidden) markExports(workbench);
+  const attributed = byId("figure").querySelector(".attributed");
+  if (attributed) revealToken(scene, attributed);
   if (!hasMaps(scene.data)) { drawCards(scene); return; }
   revealToken(scene, byId("sentence"));
   nameChips(scene, byId("sentence"));
@@ -287,7 +292,8 @@ function drawBesides(scene) {
   const { axis } = data.block(selection.scope);
   writeText(byId("where-title"), `Layers and ${scene.headsBlock ? "heads" : axis === "scope" ? "steps" : `${axis}s`}`);
   writeText(byId("where-way"), wayOfChanges(scene));
-  writeText(byId("where-note"), whereNote(scene));
+  writeText(byId("where-note"), scene.headsBlock ? "" : whereNote(scene)); // above cells of heads there is little room
+  writeText(byId("help-layers"), whereNote(scene));
   drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
   loadSplit(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
@@ -347,8 +353,9 @@ function recolour() {
 
 function connectPage() {
   const views = VIEWS.filter(({ there }) => there(workbench.data));
-  const [tabs, further] = views.length > MOST_TABS ? [views.slice(0, TABS), views.slice(TABS)] : [views, []];
-  byId("further").replaceChildren(Object.assign(option("", further.map(({ label }) => label).join(", ")), { hidden: true }), ...further.map(({ name, label }) => option(name, label)));
+  const first = workbench.data.runs.length > 1 ? TABS_OF_RUNS : TABS;
+  const [tabs, further] = views.length > MOST_TABS ? [views.slice(0, first), views.slice(first)] : [views, []];
+  byId("further").replaceChildren(Object.assign(option("", "More views"), { hidden: true }), ...further.map(({ name, label }) => option(name, label)));
   byId("further").hidden = further.length === 0;
   byId("further").addEventListener("change", () => workbench.go({ view: byId("further").value }));
   byId("views").replaceChildren(...tabs.map(({ name, label }) => {

@@ -139,9 +139,8 @@ export function cellMeaning(block, cells) {
 
 /** One sentence that says what a cell is. */
 function meaningOf({ data, selection }) {
-  const beside = selection.cells === "others" ? " Grey strip: the token's own share." : "";
   const block = data.block(selection.scope);
-  return `A cell: ${cellMeaning(block, block.shares || selection.cells)}.${beside}`;
+  return `A cell: ${cellMeaning(block, block.shares || selection.cells)}.`;
 }
 
 function verb(before, after) {
@@ -265,11 +264,16 @@ export function mapsWords(scene) {
   const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
   return {
-    headline: headlineOf(scene), meaning: meaningOf(scene), place: layerWords(scene), note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
+    headline: headlineOf(scene), meaning: meaningOf(scene), further: selection.cells === "others" ? "Grey strip: the token's own share." : "", place: layerWords(scene), note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
     shown: `${data.block(selection.scope).title}, ${named}`,
     remark: panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
     file: [layerWords(scene).replace(" ", ""), sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
   };
+}
+
+/** What is drawn, with the sentences that the page has in its help. */
+export function wholeMeaning({ meaning, further = "" }) {
+  return [meaning, further].filter(Boolean).join(" ");
 }
 
 /** The model, and the text that it read where there is one. */
@@ -288,7 +292,7 @@ export function captionOf({ data, selection }, words) {
   const made = [versions, method].filter(Boolean).join("; ");
   return [
     words.headline,
-    `${modelReading(data, selection, 300)}${words.place && `, ${words.place}`}: ${words.shown}. ${words.meaning}`.trim(),
+    `${modelReading(data, selection, 300)}${words.place && `, ${words.place}`}: ${words.shown}. ${wholeMeaning(words)}`.trim(),
     words.remark, words.note,
     exact ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
     made && `${made}.`,

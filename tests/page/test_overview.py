@@ -329,6 +329,48 @@ def test_changes_stand_beside_their_layers(build: Builder, show: Shower, asked: 
     assert np.corrcoef(shown.ravel(), values.ravel())[0, 1] > 0.98
 
 
+@pytest.mark.browser
+def test_columns_of_sizes_are_not_called_changes(build: Builder, show: Shower) -> None:
+    """Beside a difference they are sizes by scope, beside maps changes by step."""
+    maps = of_length(build, 9)
+    for shown, heading in ((maps, "change"), (maps - 0.5 * maps, "size")):
+        texts = show(shown, view="overview").page.locator(".logit > svg > text").all_text_contents()
+        assert (heading in texts) and not {"change", "size"} - {heading} & set(texts), heading
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("n", [9, 41, 130])
+def test_arcs_stay_in_their_frame(build: Builder, show: Shower, n: int) -> None:
+    """Those of the last layer and of far tokens as well, however many are below each other."""
+    maps = of_length(build, n)
+    edges = torch.zeros(LAYERS, HEADS, n, n)
+    edges[-1, :, -1, :4] = 9.0
+    result = attribution(maps.tokens, parts={**attribution(maps.tokens).parts, "edges": edges})
+    screen = show(maps, view="overview", beside=result)
+    script = """() => {
+        const frame = document.querySelector(".logit > svg > rect[fill=none]").getBBox();
+        return Array.from(document.querySelectorAll(".logit path.arc"), (arc) => {
+            const box = arc.getBBox();
+            return frame.y + frame.height - box.y - box.height - Number(arc.getAttribute("stroke-width")) / 2;
+        });
+    }"""
+    room = screen.page.evaluate(script)
+    assert len(room) > 3 and min(room) >= -0.1
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_causal_page_opens_late(build: Builder, signed: bool) -> None:
+    """In the last third of the text, where at most a third of the overview is out of reach; at the token that is asked for."""
+    for n in (4, 15, 41):
+        maps = of_length(build, n)
+        maps = maps - 0.5 * maps if signed else maps
+        assert page_of(maps).start.to >= 2 * n // 3
+        asked = page_of(maps, query=2).start
+        assert (asked.to, asked.from_) in {(2, 0), (2, 1)}
+    early = build(15, queries=(1, 2, 3))
+    assert page_of(early).start.to in (1, 2, 3)
+
+
 ARCS = """() => Array.from(document.querySelectorAll(".logit path.arc"), (path) => {
     const [x, y, , , end, below] = path.getAttribute("d").match(/-?[\\d.]+/g).map(Number);
     const { layer, head, query, key, share } = path.arc;

@@ -231,7 +231,7 @@ def page_data(
         runs: Results by name, of the same positions, layers and scopes.
         layer: Layer to open at, negative ones from the end; None means the one the step changed most.
         scope: Step to open at, named by the scope it ends in; None means the feed-forward block.
-        query: Destination to open at, a position or a token; None means the one that changed most.
+        query: Destination to open at, a position or a token; None means the one that changed most, of a causal model in the last third.
         compare: The run to open with and the one to compare it with; None means the first alone.
         view: "maps", or of results with heads "heads" (lines) or "all" (every layer and head).
         segments: Where each part of the text begins, by its name; None means two sentences, where a separator is between.
@@ -785,13 +785,14 @@ def _start_cell(
 def _largest_cell(
     cells: Float[Tensor, "query key"], maps: ContributionMaps | TokenMaps, row: int | None = None
 ) -> tuple[int, int]:
-    """Positions (to, from) of the cell that a page opens at: large, of another token, of two words where there are any."""
+    """Positions (to, from) of the cell that a page opens at: large, of another token, of two words where there are any, late if causal."""
     queries = list(maps.queries)
     sizes = cells.detach().cpu().double().abs().nan_to_num(0.0).clone()
     sizes[torch.arange(len(queries)), queries] = 0.0
-    if maps.causal:  # Early rows have few cells and so large shares.
-        sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
-    else:  # So have those of named positions before which there are few others.
+    late = torch.tensor(queries) >= 2 * len(maps.tokens) // 3
+    if maps.causal and row is None and bool(sizes[late].any()):
+        sizes *= late[:, None]  # Early rows have few cells and so large shares, and most of their overview is out of reach.
+    elif not maps.causal:  # So have those of named positions before which there are few others.
         sizes *= (~cells.detach().cpu().isnan()).sum(dim=-1, keepdim=True).double().sqrt()
     special = special_positions(maps.tokens)
     words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(maps.tokens)]

@@ -41,10 +41,10 @@ function layerHeight(scene, rows, below) {
   return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 
-/** The columns of changes: how much each step of a layer changed the ranking of token pairs, where the page has maps of that kind. */
+/** The columns of changes: how much each step of a layer changed the ranking of token pairs, of differences how large cells are; where the page has maps of that kind. */
 function changeColumns(scene) {
   const [name, block] = Object.entries(scene.data.runs[scene.selection.run].blocks).find(([, { exact, tracks, axis }]) => exact && axis === "scope" && tracks && tracks.length) || ["", null];
-  return block ? block.tracks[0].columns.map((column) => ({ ...column, name, values: block.tracks[0].values[column.channel] })) : [];
+  return block ? block.tracks[0].columns.map((column) => ({ ...column, name, title: column.ref ? "change" : block.tracks[0].title, values: block.tracks[0].values[column.channel] })) : [];
 }
 
 /** Where streams, the strip beside them, heads and neurons stand from left to right in `width` pixels, and how wide a column of streams is. */
@@ -178,9 +178,10 @@ function headArcs(scene, place) {
     seen.set(ends, beside + 1);
     const [x, end] = [middle(arc.from), middle(arc.to)];
     const y = frame.top + (arc.layer + 0.5) * frame.cell.height;
-    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)), 2 * (frame.top + frame.down) - y) + beside * ARCS.apart;
     const ink = palette[arc.share < 0 ? "loss" : "gain"];
     const wide = Math.max(ARCS.thinnest, ARCS.widest * Math.min(1, Math.abs(arc.share) / limit));
+    const room = frame.top + frame.down - wide / 2 - y; // below the curve's start: with this control point it touches the frame
+    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)) + beside * ARCS.apart, y + room + Math.sqrt(Math.max(0, room * (room - frame.cell.height))));
     const d = `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`;
     const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
     path.dataset.arc = String(index);
@@ -269,7 +270,7 @@ function changeNames(scene, { frame, changes, lines }) {
     return name;
   });
   const room = Math.max(...changes.map(({ label }) => textWidth(label, 10))) + 12;
-  return [outline, ...names, text("change", STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
+  return [outline, ...names, text(changes[0].title, STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
 }
 
 /** The column that is marked: of a target the token that is read, else the other end of the selected cell. */

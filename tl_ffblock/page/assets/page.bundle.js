@@ -1,4 +1,4 @@
-/* sources 474077cffcd13e6eaf9eb0647b4df198e9af8f2a51d507c3633573c79e235937 */
+/* sources 77ca723ccdd4972591b55f625a2c9a6051cc8bff02e83e97b395a09b36b4c1c5 */
 "use strict";
 "use strict";(()=>{function lt(t){if(t==null||Number.isNaN(t))return"–";let e=Math.abs(t);return e!==0&&(e<.001||e>=1e5)?t.toExponential(
 1).replaceAll("-","−"):String(Number(t.toPrecision(3))).replaceAll("-","−")}function he(t){return t==null?"–":`${t>
@@ -66,12 +66,12 @@ i=o==="column"?(u,c)=>c:u=>u,l=new Float64Array(o==="column"?a:s);for(let u=0,c=
 isNaN(r[c])||(l[i(u,f)]+=r[c]);for(let u=0,c=0;u<s;u++)for(let f=0;f<a;f++,c++)l[i(u,f)]>0&&(r[c]/=l[i(u,f)]);return r}function Zn(t,e,n){
 let o=Ke(t,e,n,!1);return Float32Array.from(t.own,(r,s)=>{let a=0;for(let i=0;i<t.nColumns;i++)a+=o[s*t.nColumns+i]||0;return a>
 0?o[s*t.nColumns+r]/a:NaN})}function Ge(t,e){let n=new Float32Array(t.length);for(let o=0;o<t.length;o++)n[o]=t[o]-e[o];
-return n}function E(t){let e=0;for(let n of t)Math.abs(n)>e&&(e=Math.abs(n));return e}function Yn(t,e,n,o=0){let r=new Float32Array(
+return n}function S(t){let e=0;for(let n of t)Math.abs(n)>e&&(e=Math.abs(n));return e}function Yn(t,e,n,o=0){let r=new Float32Array(
 e.length),s=0;for(let a=0,i=0;a<t.nRows;a++){let l=s;for(let u=0;u<t.nColumns;u++,i++)!Number.isNaN(e[i])&&(n||t.own[a]!==
 u)&&(r[s++]=Math.abs(e[i]));s-l<o&&(s=l)}return r.subarray(0,s)}function we(t,e){let[n,o]=[0,t.length-1];for(;n<o;){let r=t[n+
 o>>1],[s,a]=[n,o];for(;s<=a;){for(;t[s]<r;)s++;for(;t[a]>r;)a--;if(s>a)break;[t[s],t[a]]=[t[a],t[s]],s++,a--}if(e<=a)o=a;else if(e>=
 s)n=s;else break}return t[e]}var ee=20,Dl=3;function Lt(t,e,n,o=!1){let r=n==="all",s=o&&!r?Yn(t,e,!1,Dl):[],a=s.length?
-s:Yn(t,e,r),i=a.length?a:Yn(t,e,!0);return n!=="percentile"?E(i):we(i,Math.floor(.99*(i.length-1)))||E(i)}function Pt(t,e,n){
+s:Yn(t,e,r),i=a.length?a:Yn(t,e,!0);return n!=="percentile"?S(i):we(i,Math.floor(.99*(i.length-1)))||S(i)}function Pt(t,e,n){
 let o=e>0?Math.min(1,Math.abs(t)/e):0;return n?Math.sqrt(o):o}function ls(t,e,[n,o,r,s],a,i){let l=new Float32Array(a*i).
 fill(NaN),[u,c]=[o-n+1,s-r+1];if(u===i&&c===a){for(let m=0;m<u;m++)l.set(t.subarray((n+m)*e+r,(n+m)*e+s+1),m*c);return l}
 let f=(m,g)=>Array.from({length:m},(b,x)=>{let y=Math.floor(x*g/m);return[y,Math.max(y+1,Math.floor((x+1)*g/m))]}),[d,h]=[
@@ -140,7 +140,7 @@ getBoundingClientRect();e.scrollLeft=(o.clientX-r.left)/r.width*n.width-e.client
 height*n.height-e.clientHeight/2}function Je(t,e){return Object.values(t.runs[e].blocks).find(({kind:n})=>n==="graph")}function Qe(t){return Je(t,0)!==void 0}
 var ec=18;function Bt(t){let{selection:e,palette:n}=t,o=Je(t.data,e.run),r=Math.min(e.target,Math.max(0,o.targets.length-
 1)),s=ns(o,r),a=Math.min(s.length,e.amount<0?o.shown:e.amount),i=os(o,r,s,a),l=t.paper||!t.width?1/0:t.width-ec;return{data:o,
-target:r,order:s,amount:a,shown:i,palette:n,inks:e.inks,...rs(o,i,ws(o),l),limit:is(o,r),largest:ss(o),flattest:E(o.nodes.
+target:r,order:s,amount:a,shown:i,palette:n,inks:e.inks,...rs(o,i,ws(o),l),limit:is(o,r),largest:ss(o),flattest:S(o.nodes.
 map(({entropy:u})=>u??0))}}function lo({data:t,shown:e,order:n},o){if(o<0||e.nodes.has(o))return{node:o};let r=n.findIndex(
 ({index:s})=>t.edges[s].source===o||t.edges[s].target===o);return r<0?{node:o}:{node:o,amount:r+1}}function Ms({nodes:t},e){
 let n=e.trim().toLowerCase(),o=r=>n&&[r.label,r.name,r.short,...r.says].some(s=>s.toLowerCase().includes(n));return t.flatMap(
@@ -207,7 +207,7 @@ t.length;a++){let i=t[a];if(i===0)continue;if(i===o){s[a]=NaN;continue}let l=i>r
 0)));s[a]=l?-u:u}return s}function uo(t){return t.replaceAll("-","−")}var cc=" %";function R(t,e=3){if(!Number.isFinite(
 t))return"–";let n=Math.abs(t);return t===0?"0":n>=1e5||n<1e-4?uo(t.toExponential(e-1)):uo(n>=10**(e+1)?String(Math.round(
 t)):String(Number(t.toPrecision(e))))}function U(t,e=3){return Number.isFinite(t)?R(100*t,e)+cc:"–"}function tn(t,e=3){
-if(!Number.isFinite(t))return"–";let n=R(100*t,e);return`${n} point${/^−?1$/.test(n)?"":"s"}`}function S(t,e,n=3){let o=e?
+if(!Number.isFinite(t))return"–";let n=R(100*t,e);return`${n} point${/^−?1$/.test(n)?"":"s"}`}function A(t,e,n=3){let o=e?
 tn(t,n):R(t,n);return t>0?`+${o}`:o}var uc=[8,6,5,4,3,2.5,2,1.5,1];function zs(t){let e=10**Math.floor(Math.log10(t)+1e-9);
 return e*uc.find(n=>n*e<=t*(1+1e-8))}function X(t,e,n=!1){return e?n?tn(t,2):U(t,2):R(t,2)}function ke(t){return t===0?"\
 0":uo(t.toExponential(1))}function K(t,e,n){return e===Object.keys(t.runs[0].blocks)[0]?n:`${e}: ${n}`}function fc(t){let e=new Map;for(let[n,o]of Object.
@@ -224,10 +224,10 @@ function en(){let[t,e]=[null,null];return(n,o)=>(n!==t&&([t,e]=[n,o()]),e)}var d
 latestMaps:en(),channels:fc(t)},n=new Map,o=new Map,r=hc(dc),s=($,C,N)=>[$,C,N].join(`
 `),a=($,C,N)=>{let T=e.channels.get(C),L=e.runs[$].blocks[T.blockName];return N==="values"?L.values[T.name]:L.columns[N]&&
 L.columns[N][T.name]},i=($,C)=>C.reference&&K(e,e.channels.get($).blockName,C.reference),l=async($,C,N)=>{let T=a($,C,N),
-L=i(C,T),[A]=await Promise.all([ye(T.packed),L&&u($,L,N)]);o.set(s($,C,N),A)},u=($,C,N)=>{let T=s($,C,N);return n.has(T)||
-n.set(T,l($,C,N)),n.get(T)},c=($,C,N,T)=>{let L=a($,C,N),A=i(C,L);return ho(o.get(s($,C,N)),L,T,A?c($,A,N,T):null)},f=($,C,N,T)=>{
+L=i(C,T),[E]=await Promise.all([ye(T.packed),L&&u($,L,N)]);o.set(s($,C,N),E)},u=($,C,N)=>{let T=s($,C,N);return n.has(T)||
+n.set(T,l($,C,N)),n.get(T)},c=($,C,N,T)=>{let L=a($,C,N),E=i(C,L);return ho(o.get(s($,C,N)),L,T,E?c($,E,N,T):null)},f=($,C,N,T)=>{
 let L=e.layers.indexOf(T);return r([s($,C,N),L].join(`
-`),()=>{let A=mo(c($,C,N,L),a($,C,N),L);return N==="values"?po(e,A):A})},d=($,C)=>{let N=e.runs[$].blocks[e.channels.get(
+`),()=>{let E=mo(c($,C,N,L),a($,C,N),L);return N==="values"?po(e,E):E})},d=($,C)=>{let N=e.runs[$].blocks[e.channels.get(
 C).blockName];return Promise.all(["values",...Object.keys(N.columns)].map(T=>u($,C,T)))},h=new Map;return Object.assign(
 e,{load:d,open:async $=>{h.has($)||h.set($,await ye($.packed))},numbersAt:($,C)=>mo(ho(h.get($),$,C,null),$,C),loaded:($,C)=>o.
 has(s($,C,"values")),matrix:($,C,N)=>f($,C,"values",N),column:($,C,N,T)=>a($,C,N)?f($,C,N,T):null,block:$=>e.runs[0].blocks[e.
@@ -269,14 +269,14 @@ o))return s}return-1}function un(t,e){return!t.named&&(e==="others"||e==="row")}
 l=g=>a.words?de(s,g,r.words.length):g,u=g=>g&&(a.words?Xr(s,g):g),c=l(r.matrix(e,n,a.layer)),f=Object.keys(r.block(n).columns),
 d=Object.fromEntries(f.map(g=>[g,u(r.column(e,n,g,a.layer))]));a.cells==="others"&&(d.own=Zn(s,c,i));let h=Xn(s,c,i,a.cells),
 m=r.block(n).shares||a.cells;return{role:o,key:n,run:e,raw:c,columns:d,cells:h,shares:m,asShare:m!=="none",limit:Lt(s,h,
-a.range,un(r,m)),top:E(h),scale:r.block(n).signed?"signed":"contribution",labels:s.labels(r.runs[e].tokens)}}function Lc(t,e,n){
+a.range,un(r,m)),top:S(h),scale:r.block(n).signed?"signed":"contribution",labels:s.labels(r.runs[e].tokens)}}function Lc(t,e,n){
 let o=Object.keys(n.columns).filter(s=>s in e.columns),r=Ge(n.cells,e.cells);return{role:"difference",key:n.key,run:n.run,
-shares:n.shares,asShare:n.asShare,raw:Ge(n.raw,e.raw),cells:r,limit:Lt(t.axes,r,t.selection.range,un(t.data,n.shares)),top:E(
+shares:n.shares,asShare:n.asShare,raw:Ge(n.raw,e.raw),cells:r,limit:Lt(t.axes,r,t.selection.range,un(t.data,n.shares)),top:S(
 r),columns:Object.fromEntries(o.map(s=>[s,Ge(n.columns[s],e.columns[s])])),scale:"signed",labels:Yr(e.labels,n.labels)}}
 var Dt=["run","scope","layer","refRun","ref","cells","range","each","words","hide"];function Ec(t){let{selection:e}=t,n=ko(
 t,e.run,e.scope,e.ref?"after":"only");if(!e.ref)return[n];let o=ko(t,e.refRun,e.ref,"before");return o.scale!==n.scale||
 o.shares!==n.shares?[o,n]:(e.each||(o.limit=n.limit=Math.max(o.limit,n.limit)),[o,n,Lc(t,o,n)])}function Sc(t){return["o\
-wn",...Object.keys(t[0].columns).filter(n=>n!=="own")].filter(n=>t.some(o=>o.columns[n]&&E(o.columns[n])>0))}function $o(t,e){
+wn",...Object.keys(t[0].columns).filter(n=>n!=="own")].filter(n=>t.some(o=>o.columns[n]&&S(o.columns[n])>0))}function $o(t,e){
 let n=t.latestAxes(e.words,()=>Gr(t,e.words===1)),o=Ws(t,n,e.hide),r={data:t,selection:e,axes:n,hidden:o,window:cn(n,e.zoom)},
 s=JSON.stringify(Dt.map(a=>e[a]));return r.maps=W(t)?t.latestMaps(s,()=>Ec(r)):[],r.strips=W(t)?Sc(r.maps):[],r.row=Math.
 max(0,n.rowOf(e.to)),r.column=n.columnOf[e.from],r}function fn(t,e,n){let{data:o,selection:r,axes:s}=t,a=Ht(o.block(n))?
@@ -287,7 +287,7 @@ n.lastIndexOf(n[e])?`@${t.axes.columns[e].position}`:""}function oe(t){let e=t.m
 return e.length?e:t.maps}function re(t,e){let{axes:n,selection:o,row:r,column:s}=t,a=new Float32Array(n.nColumns).fill(NaN);
 return o.read==="row"?a.set(e.cells.subarray(r*n.nColumns,(r+1)*n.nColumns)):n.own.forEach((i,l)=>{a[i]=e.cells[l*n.nColumns+
 s]}),a}function V(t){return t.selection.read==="row"?t.axes.own[t.row]:t.column}function vo(t){let e=V(t),o=t.maps.filter(
-r=>r.role!=="difference").map(r=>E(re(t,r).map((s,a)=>a===e?NaN:s)));return Et(t)?o:o.map(()=>Math.max(...o))}function Ac(t,e){
+r=>r.role!=="difference").map(r=>S(re(t,r).map((s,a)=>a===e?NaN:s)));return Et(t)?o:o.map(()=>Math.max(...o))}function Ac(t,e){
 return{...t,nRows:1,rows:[t.rows[e]],own:[t.own[e]]}}function Bs(t,e,n,o){let{data:r,selection:s,axes:a}=t,i=r.matrix(e,
 n,o),l=s.read==="row"&&s.cells!=="column",u=t.row*a.nColumns,c=l?{...t,axes:Ac(a,t.row),row:0}:t;return{reduced:c,raw:s.
 words?de(c.axes,i,r.words.length):l?i.subarray(u,u+a.nColumns):i}}function hn(t,e,n){let{data:o,selection:r,axes:s}=t,a=new Float32Array(
@@ -303,7 +303,7 @@ a)?o:{...o,from:Rc(a)}}var zc={others:"share of the row's sum over other tokens"
 none:"norm, in units of the residual stream"},_c={"off-diagonal":"the largest value of another token",percentile:"the 99\
 th percentile of other tokens' values"},jc={ATTN:"attention",RES:"the residual connection",LN:"the norm",FF:"the feed-fo\
 rward block"},Co=48;function pt(t,e=""){let n=He(t.slice(0,20*Co));return`“${n.length>Co?`${n.slice(0,Co-1).join("")}…`:
-t}${e}”`}function st(t,e,n){return t.role==="difference"||t.scale==="signed"?S(e,n):n?U(e):R(e)}function at(t,e){return pt(
+t}${e}”`}function st(t,e,n){return t.role==="difference"||t.scale==="signed"?A(e,n):n?U(e):R(e)}function at(t,e){return pt(
 z(t)[e],ut(t,e))}function ve(t,e){let n=t.channels.get(e);return n.label===n.name?e:`${n.label} (${n.name})`}function dn(t,e,n){
 return t.runs[e].tokens.join(" ").replace(/(^| )·/g,"$1").slice(0,n)}function No(t,e){return t.runs.length>1?t.runs[e].
 name:""}function xt(t,e,n){return[No(t,e),t.channels.get(n).name].filter(Boolean).join(" · ")}function Oo(t,e){return t.
@@ -322,7 +322,7 @@ role!=="difference"&&n.scale==="signed"&&n.run===0&&!e.words&&e.cells==="none"&&
 s=[Fc(t,e)+(o.root?", on a square-root scale.":".")];Eo(e)&&s.push(`Colours end at ${_c[o.range]}${un(t.data,e.shares)?"\
  in rows of three or more":""}; cells reach ${X(e.top,e.asShare,e.scale==="signed")}.`),So(t,e)&&s.push("Crossed: the 95\
  % interval contains 0."),t.hidden.size&&s.push("Hidden tokens are left out of the shares.");let a=r.filter(i=>i!=="own"&&
-e.columns[i]);for(let i of a)s.push(`${i}: up to ${X(E(e.columns[i]),!1)}.`);return[...s,...Ao(n)]}function To(t,e){let n={
+e.columns[i]);for(let i of a)s.push(`${i}: up to ${X(S(e.columns[i]),!1)}.`);return[...s,...Ao(n)]}function To(t,e){let n={
 others:", as a share of the row's sum over all other tokens",row:", as a share of the row's sum over all tokens",column:"\
 , as a share of the column's sum",none:""}[e];return`${t.meaning}${n}`}function Ic({data:t,selection:e}){let n=t.block(e.
 scope);return`A cell: ${To(n,n.shares||e.cells)}.`}function Wc(t,e){return e>t?"raises":e<t?"lowers":"leaves"}function Us(t){
@@ -385,7 +385,7 @@ column:n}){let o=e*t.axes.nColumns+n,r=[Ut(Et(t)?"number":t.data.block(t.selecti
 t.data.block(c.key).shares!=="")))],s={others:"share of others",row:"share of row",column:"share of column"}[t.selection.
 cells],{data:a,selection:i}=t,l=t.maps.length===1&&on(a,i.run,i.scope,i.layer);l&&r.push(Ut("95 % interval",[l.map(c=>st(
 t.maps[0],c[o],a.block(i.scope).shares!=="")).join(" to ")]));let u=[i.layer,-1,t.axes.rows[e].position,t.axes.columns[n].
-position];for(let c of $e(a)){let f=nn(c,"cell",...u);Number.isNaN(f)||r.push(Ut(`${c.target} ${c.short}`,[S(f,!1)]))}return s&&
+position];for(let c of $e(a)){let f=nn(c,"cell",...u);Number.isNaN(f)||r.push(Ut(`${c.target} ${c.short}`,[A(f,!1)]))}return s&&
 r.push(Ut(s,t.maps.map(c=>st(c,c.cells[o],!0)))),gn(t,r)}function Xc(t,{row:e,strip:n}){return gn(t,[Ut(n,t.maps.map(o=>o.
 columns[n]?st(o,o.columns[n][e],n==="own"):"–"))])}function tt(t,e){return p("div",{},[p("span",{className:"tip-label",
 textContent:t}),p("bdi",{textContent:e})])}function Zc(t,e){let{axes:n}=t,o=z(t),r=()=>tt("to",At(t,o[n.own[e.row]],n.rows[e.
@@ -404,13 +404,13 @@ note",textContent:`${pt(s[e.own[n]])} as a row:`}),Qc(t)]:[]])}function Qc(t){re
 n=>n.columns[e]?st(n,n.columns[e][t.row],e==="own"):"–"))))}function Io(t,e){let{data:n,selection:o}=t,r=n.channels.get(
 o.scope).name,s=ct(n,e).find(([,a])=>a.of===r);return s&&!o.words?s[1].channels.map(a=>K(n,s[0],a.name)):[]}function Zs(t,e){
 let{data:n,selection:o,axes:r,row:s,column:a,palette:i}=t,l=Io(t,e);if(!l.length||!l.every(d=>n.loaded(o.run,d)))return[];
-let u=s*r.nColumns+a,c=l.map(d=>({label:n.channels.get(d).name,value:n.matrix(o.run,d,o.layer)[u]||0})),f=E(c.map(({value:d})=>d));
+let u=s*r.nColumns+a,c=l.map(d=>({label:n.channels.get(d).name,value:n.matrix(o.run,d,o.layer)[u]||0})),f=S(c.map(({value:d})=>d));
 return c.sort((d,h)=>h.value-d.value),[p("p",{className:"note",textContent:`Through each ${e} (norms; they do not add up\
 ), ${n.channels.get(o.scope).name}:`}),p("div",{className:"bars"},c.slice(0,6).map(({label:d,value:h})=>p("div",{className:"\
 bar-line"},[p("span",{textContent:d}),wn(h/(f||1),i.contribution),p("span",{textContent:R(h)})])))]}function tu(t){return t.
 earlier===null||t.earlier===t.rank?"":t.earlier>t.rank?`↑${t.earlier-t.rank}`:`↓${t.rank-t.earlier}`}var eu=10;function nu(t,e){
 let{maps:n,axes:o,selection:r}=t,s=Et(t)?[n[1]]:n.filter(g=>g.role!=="difference"),a=s.map(g=>re(t,g)),i=a[a.length-1],l=pn(
-i,a.length>1?a[0]:null,eu),u=g=>st(s[0],g,s[0].asShare),c=E(l.map(({at:g})=>Math.abs(i[g]))),f=s[s.length-1].labels,d=l.
+i,a.length>1?a[0]:null,eu),u=g=>st(s[0],g,s[0].asShare),c=S(l.map(({at:g})=>Math.abs(i[g]))),f=s[s.length-1].labels,d=l.
 map(g=>{let b=p("button",{type:"button",className:"plain"},[p("bdi",{textContent:f[g.at]}),ut(t,g.at)]),x=o.columns[g.at].
 position;return b.addEventListener("click",()=>e(r.read==="row"?{from:x}:{to:x})),p("tr",{},[p("td",{},[b]),p("td",{},[wn(
 Math.abs(i[g.at])/(c||1),Fo(t,s[0],i[g.at]))]),p("td",{textContent:a.map(y=>u(y[g.at])).join(" → ")}),p("td",{className:"\
@@ -427,8 +427,8 @@ replaceChildren(...n.map(([o])=>o));for(let[,o]of n)o();e.dataset.drawn="true"}f
 w("circuitsvis-bundle")===null||t.selection.view!=="maps"){e.replaceChildren();return}let n=p("button",{type:"button",textContent:"\
 Draw with CircuitsVis"});n.addEventListener("click",()=>au(t,e)),e.replaceChildren(n)}function Ne(t){let{data:e,selection:n}=t;return e.runs[n.run].blocks[t.headsBlock||e.channels.get(n.scope).blockName].tracks}
 var iu=.05;function Oe(t){let e=t.map(o=>Object.entries(o.values).filter(([r])=>r!=="residual").flatMap(([,r])=>r).filter(
-r=>r!==null)),n=E(e.filter((o,r)=>!t[r].stretched).flat());return t.map((o,r)=>o.stretched?[we([...e[r]],Math.floor(iu*(e[r].
-length-1))),E(e[r])]:[0,n])}function ie(t){if(!t.stretched)return"";let[[e,n]]=Oe([t]);return`${U(e,2)} to ${U(n,2)}`}function le(t){
+r=>r!==null)),n=S(e.filter((o,r)=>!t[r].stretched).flat());return t.map((o,r)=>o.stretched?[we([...e[r]],Math.floor(iu*(e[r].
+length-1))),S(e[r])]:[0,n])}function ie(t){if(!t.stretched)return"";let[[e,n]]=Oe([t]);return`${U(e,2)} to ${U(n,2)}`}function le(t){
 return t===null?"undefined":t.toFixed(3)}function ta(t){let{data:e,selection:n}=t,o=e.layers.indexOf(n.layer);return Ne(
 t).filter(r=>r.cumulative).map(r=>{let s=r.columns.map(({label:a,channel:i})=>`${a} ${le(r.values[i][o])}`);return`Laye\
 r ${n.layer} ${r.title}: ${s.join(" → ")}`}).join(" ")}function ft(t){return Le(t,0).length>0}function Le(t,e){return Object.entries(t.runs[e].blocks).filter(([,n])=>n.kind===
@@ -437,14 +437,14 @@ let[n]=Le(t,0).find(([,o])=>o.position===e)||[];return n?{block:n,to:e-1,read:"r
 return Float32Array.from(t.columns,({members:o},r)=>e.has(r)?NaN:o.reduce((s,a)=>s+(n[a]??NaN),0))}function Wo(t,e){return e<
 t.residual.length-1?String(e):"end"}function na(t,e){let n=t.runs.flatMap(({blocks:o})=>Object.entries(o)).find(([,o])=>o===
 e)[0];return t.runs.map(({blocks:o})=>o[n])}function oa(t){return t.biases.some(([,,e])=>e!==0)}function ra(t){return t?
-Math.max(0,...t.flat().map(E)):0}function Po(t){let e=Q(t.data,t.selection),n=e.residual.map(c=>Tt(t,c)),{nColumns:o}=t.
+Math.max(0,...t.flat().map(S)):0}function Po(t){let e=Q(t.data,t.selection),n=e.residual.map(c=>Tt(t,c)),{nColumns:o}=t.
 axes,r=new Float32Array(n.length*o);n.forEach((c,f)=>r.set(c,f*o));let s=n.map(()=>-1),a=na(t.data,e).map(({residual:c})=>Lt(
 {nRows:n.length,nColumns:o,own:s},Float32Array.from(c.flatMap(f=>Array.from(Tt(t,f)))),t.selection.range)),i=e.ends?e.ends.
-map(c=>c.map(f=>Tt(t,f))):null,l=Math.max(...a,ra(i)),u=e.heads?sa(t,e):0;return{block:e,rows:n,cells:r,limit:l,top:E(r),
+map(c=>c.map(f=>Tt(t,f))):null,l=Math.max(...a,ra(i)),u=e.heads?sa(t,e):0;return{block:e,rows:n,cells:r,limit:l,top:S(r),
 scale:"signed",before:null,ends:i,neurons:e.neurons,unit:Rt(e),layers:n.map((c,f)=>f<n.length-1?f:null),names:n.map((c,f)=>Wo(
 e,f)),strip:oa(e)?{name:"biases",scale:"signed",limit:l,values:Float32Array.from(n,(c,f)=>fu(e,f))}:null,heads:e.heads?{
 values:e.heads,names:e.heads[0].map((c,f)=>String(f)),least:0,limit:u,scale:"signed",words:aa(u)}:null}}function sa(t,e){
-return Math.max(...na(t.data,e).map(({heads:n})=>E(n.map(E))))}function aa(t){return`heads, ±${X(t,!1)}`}function ia({data:t,
+return Math.max(...na(t.data,e).map(({heads:n})=>S(n.map(S))))}function aa(t){return`heads, ±${X(t,!1)}`}function ia({data:t,
 selection:e}){let n=t.channels.get(e.scope),o=ct(t,"head"),r=o.find(([c,f])=>f.of===n.name||c===n.blockName)||o[0],s=r&&
 t.runs[e.run].blocks[r[0]].tracks[0];if(!s)return null;let a=s.columns.filter(({channel:c})=>c!=="residual"),i=t.layers.
 map((c,f)=>a.map(({channel:d})=>s.values[d][f]??NaN)),[[l,u]]=Oe([s]);return{values:i,least:l,limit:u,scale:"contributio\
@@ -452,7 +452,7 @@ n",names:a.map(({label:c})=>c.replace(/^head /,"")),words:`heads: ${s.title}${ie
 data:e,selection:n,axes:o,maps:r}=t,s=bt(t),a=hn(t,n.run,n.scope),i=r.length===3?hn(t,n.refRun,n.ref):null,l=i?[]:mt(e).
 filter(f=>n.run===0&&e.loaded(f,n.scope)).map(f=>hn(t,f,n.scope)),u=f=>e.layers.map((d,h)=>f.subarray(h*o.nColumns,(h+1)*
 o.nColumns)),c=n.read==="row"&&s.columns.own;return{block:null,rows:u(a),cells:a,before:i&&u(i),ends:l.length===2?l.map(
-u):null,scale:s.scale,asShare:s.asShare,limit:Math.max(Mo(t,a),i?Mo(t,i):0,ra(l.map(f=>[f]))),top:Math.max(E(a),i?E(i):0),
+u):null,scale:s.scale,asShare:s.asShare,limit:Math.max(Mo(t,a),i?Mo(t,i):0,ra(l.map(f=>[f]))),top:Math.max(S(a),i?S(i):0),
 layers:e.layers,names:e.layers.map(String),neurons:[],unit:"",heads:ia(t),strip:c?{name:"own",scale:"bias",limit:1,values:Hs(
 t,n.run,n.scope)}:null}}function ca(t){let e=Q(t.data,t.selection);if(e)return{strip:oa(e),heads:e.heads?e.heads[0].length:
 0,words:e.heads?aa(sa(t,e)):"",neurons:e.neurons.length>0};let n=ia(t);return{strip:t.selection.read==="row"&&!!bt(t).columns.
@@ -476,14 +476,14 @@ entries())for(let[l,u]of i.entries())Number.isNaN(u)||(yield[o[a],t.axes.columns
 return{head:["layer","position","token",...n?["before"]:[],"share"],lines:s,count:e.length*r.length}}function fu(t,e){return t.
 biases.reduce((n,[,o,r])=>o===e?n+r:n,0)}function hu(t,e){let n=t.residual[e].reduce((r,s)=>r+s,0),o=t.biases.reduce((r,[
 ,s,a])=>s>=e?r+a:r,0);return{flowing:n,later:o,both:n+o}}function Rt(t){return t.unit?` ${t.unit}`:""}function Do(t){return`${t.
-target} = ${R(t.value,4)}${Rt(t)}`}function qo(t){return`${R(t.value,4)} = ${t.sums.map(([e,n])=>`${e} ${S(n,!1,4)}`).join(
+target} = ${R(t.value,4)}${Rt(t)}`}function qo(t){return`${R(t.value,4)} = ${t.sums.map(([e,n])=>`${e} ${A(n,!1,4)}`).join(
 " · ")}`}function du(t,e){return t.residual[e].every(n=>n===0)&&t.value!==0}function Se(t){let{data:e,selection:n}=t,o=Q(
 e,n),r=V(t),s=at(t,r);if(du(o,n.layer))return`At the input of layer ${n.layer} all attributions are 0: the target is rea\
 d before.`;let a=Tt(t,o.residual[n.layer])[r];return Number.isNaN(a)?`${s} is hidden.`:`At the input of layer ${n.layer}\
-, the attribution of ${s} is ${S(a,!1)}${Rt(o)}.`}function ea(t){return t.sums.some(([e])=>e==="nonlinear")?"its first-o\
+, the attribution of ${s} is ${A(a,!1)}${Rt(o)}.`}function ea(t){return t.sums.some(([e])=>e==="nonlinear")?"its first-o\
 rder form":"it"}function ha(t,e){let{flowing:n,later:o,both:r}=hu(t,e);if(t.ends)return`At the input of layer ${e}: thes\
-e positions sum to ${S(n,!1)}; the remainder is of other positions and later biases.`;let s=`At the input of layer ${e}:\
- all tokens ${S(n,!1,4)}, later biases ${S(o,!1,4)}`;return t.complete?`${s}, together ${R(r,4)}${ea(t)==="it"?"":`, ${ea(
+e positions sum to ${A(n,!1)}; the remainder is of other positions and later biases.`;let s=`At the input of layer ${e}:\
+ all tokens ${A(n,!1,4)}, later biases ${A(o,!1,4)}`;return t.complete?`${s}, together ${R(r,4)}${ea(t)==="it"?"":`, ${ea(
 t)}`}.`:`${s}; these rules do not sum to the target.`}function da(t,e,n){let o=Tt(t,Q(t.data,t.selection).residual[e]);return pn(
 o,null,n).map(({at:r})=>({column:r,share:o[r]})).filter(({share:r})=>r!==0)}function Vo(t,e){let n=e.heads.split(".").filter(
 Boolean);return n.length===1&&Number(n[0])<t?Number(n[0]):-1}function Uo(t,e){return t.heads?Vo(t.heads[0].length,e):-1}
@@ -497,7 +497,7 @@ let n=Go(t,e),{name:o}=t.channels.get(n);return{view:"maps",scope:n,ref:t.channe
 Orange: positive, violet: negative.";function Yo(t,e){let n=Q(t.data,t.selection),{limit:o,top:r}=Po(t),s=[`Colours end \
 at ±${X(o,!1)}${Rt(n)}${r>o*1.0001?` (99th percentile; cells reach ${X(r,!1)})`:""}.`];return t.selection.root&&s.push(
 "Square-root scale."),n.ends&&s.push("Lines: 95 % intervals; hollow: the interval contains 0."),n.heads&&s.push(`Heads, \
-summed over ${n.ends?"these":"all"} positions, on their own scale: ±${X(E(n.heads.map(E)),!1)}; later layers read earli\
+summed over ${n.ends?"these":"all"} positions, on their own scale: ±${X(S(n.heads.map(S)),!1)}; later layers read earli\
 er ones, so heads overlap, and their sum is not that of the tokens.`),t.hidden.size&&s.push("Hidden tokens are left out \
 of the picture, not of the sums."),[gu,...s,...Ao(e),n.certificate].join(" ")}function ga(t,e=!0){let{data:n,selection:o}=t,
 r=Q(n,o);return r?{headline:`${Do(r)}. ${Se(t)}`,meaning:`${e?"Width and colour":"Colour"}: attribution per token.`,further:[
@@ -662,8 +662,8 @@ inLine:e==="page"||e==="slide",windowRoom:e==="screen"?o.windowRoom:0}}var ur={s
 function Pa(t,{size:e,...n},o){return Ve(t,e*(n["font-weight"]?1.2:1),o)}function Ba(t,{size:e,...n},o,r){return t.map((s,a)=>O(
 s,0,o+a*e*hr,{"font-size":e,fill:r,...n}))}function mr(t){let{size:e}=_e(t),[n,o,r]=Da(t,e),s=dr(t),a=t.view();if(!a.figure)
 return null;let i=a.words(s),l=[i.note,`${Ro(s.data,s.selection,600)}${i.place&&`, ${i.place}`}. tl_ffblock ${s.data.provenance.
-tl_ffblock||""}`],u=N=>{let[T,L]=[Pa(i.headline,ur,N-16),Pa(l.filter(Boolean).join(" "),fr,N-16)],A=T.length*ur.size*hr+
-10;return{head:T,foot:L,top:A,beyond:A+L.length*fr.size*hr+8+16}},c=N=>e==="screen"?0:(r||Qu*o/n)-N,f=N=>a.figure({...s,
+tl_ffblock||""}`],u=N=>{let[T,L]=[Pa(i.headline,ur,N-16),Pa(l.filter(Boolean).join(" "),fr,N-16)],E=T.length*ur.size*hr+
+10;return{head:T,foot:L,top:E,beyond:E+L.length*fr.size*hr+8+16}},c=N=>e==="screen"?0:(r||Qu*o/n)-N,f=N=>a.figure({...s,
 room:c(u(N).beyond)},s.width),d=({width:N=o-16})=>n===o?Math.min(o,Math.max(tf,Math.ceil(N)+16)):o,h=f(o);if(!h)return null;
 let m=d(h),g=m<o&&r?f(m):h,{head:b,foot:x,top:y,beyond:v}=u(m),{ink:$,grey:C}=s.palette;return{scene:s,width:m,shown:n*m/
 o,height:g.height+v,groups:g.groups.map(N=>({...N,y:N.y+y})),head:Ba(b,ur,12,$),foot:Ba(x,fr,y+g.height+8,C)}}function pr({
@@ -748,7 +748,7 @@ o,column:i=>a||s[i]===r}}function xr(t,e){let{data:n,selection:o}=t,[r]=G(n,o),s
 a,i.title)));return s.autocomplete="off",s.value=r,s.setAttribute("aria-label","maps by head"),s.addEventListener("chang\
 e",()=>e({block:s.value})),s}var gf=en();function En(t){return gf(_t(t,yr(t),0),()=>wf(t))}function wf(t){let{data:e,selection:n,
 axes:o}=t,r=kt(e,n),s=Ln(t),a=c=>c.map((f,d)=>s.row(Math.floor(d/o.nColumns))&&s.column(d%o.nColumns)?f:NaN),i=rt(e,n).map(
-c=>[c,a(On(t,r[c]))]),l=Math.max(...i.map(([,c])=>E(c)))||1,u=[];for(let[c,f]of i)f.forEach((d,h)=>{let m=d/l;Math.abs(m)>=
+c=>[c,a(On(t,r[c]))]),l=Math.max(...i.map(([,c])=>S(c)))||1,u=[];for(let[c,f]of i)f.forEach((d,h)=>{let m=d/l;Math.abs(m)>=
 Z.faintest&&u.push([Math.floor(h/o.nColumns),h%o.nColumns,m,c])});return{limit:l,lines:u.sort((c,f)=>Math.abs(c[2])-Math.
 abs(f[2]))}}function yr({selection:t}){return["run","layer","heads","between","block","words","hide",...t.block?[]:["sco\
 pe"]]}function Sn(t){return ei[t%ei.length]}function ni({data:t,selection:e,palette:n}){let{signed:o}=G(t,e)[1];return([
@@ -804,7 +804,7 @@ a,i);let[,l]=G(e,n),u=kt(e,n),c=b=>(n.words?On(t,b):e.matrix(n.run,b,n.layer))[r
 channels[b].name,value:t.hidden.has(s)?NaN:c(u[b])})).filter(({value:b})=>Number.isFinite(b)).sort((b,x)=>Math.abs(x.value)-
 Math.abs(b.value));if(!d.length)return`There is no number here of the ${St(l,a,i)}.`;let[{name:h,value:m}]=d,g=d.length>
 1?` has the largest ${l.short} of the ${d.length} shown`:`: ${l.short}`;return`Layer ${n.layer}, from ${i} to ${a}: ${h}${g}${d.
-length>1?":":""} ${l.signed?S(m,!1):R(m)}.`}function Nf({data:t,selection:e}){if(e.between==="")return"";let[n,o]=e.between.
+length>1?":":""} ${l.signed?A(m,!1):R(m)}.`}function Nf({data:t,selection:e}){if(e.between==="")return"";let[n,o]=e.between.
 split("-").map(r=>t.segments[Number(r)][0]);return` Drawn: lines from ${o} to ${n} only.`}function si(t){let{data:e,selection:n}=t,
 [o,r]=G(e,n),s=rt(e,n),a=s.length<r.channels.length?s.map(i=>r.channels[i].name).join(", "):"all heads";return{headline:Cf(
 t),meaning:"A line joins the destination (left) and the source (right) of a cell of a head's map.",further:`A cell: ${r.
@@ -826,7 +826,7 @@ Tr(t,e,o,n)}function zr(t,e,n){let{palette:o,selection:r,row:s,column:a}=t,l=[..
 a,o.mark),...Of(t,e,o.mark)];return n&&n.row!==void 0&&l.push(...Tr(t,e,n.row,o.read)),n&&n.column!==void 0&&l.push(...ue(
 t,e,n.column,o.read)),l}var ci=["run","refRun","words","panel","zoom","root"];function An(t,e){return{cells:e.cells,nColumns:t.axes.nColumns,window:t.
 window,scale:e.scale,limit:e.limit,root:t.selection.root}}function Lf(t,e,n){let o=e.scale==="signed",[r,s]=t.window,a=t.
-maps.filter(l=>l.columns[n]&&l.role==="difference"==(e.role==="difference")),i=n==="own"&&!o?1:Math.max(...a.map(l=>E(l.
+maps.filter(l=>l.columns[n]&&l.role==="difference"==(e.role==="difference")),i=n==="own"&&!o?1:Math.max(...a.map(l=>S(l.
 columns[n])));return{cells:e.columns[n],nColumns:1,window:[r,s,0,0],scale:o?"signed":"bias",limit:i,root:0}}function Ef(t,e){
 let n=t.strips.filter(s=>e.map.columns[s]),o={y:e.top,height:e.down};return[{name:"",picture:An(t,e.map),x:e.left,width:e.
 across,...o},...n.map((s,a)=>({name:s,picture:Lf(t,e.map,s),width:D.width,...o,x:e.left+e.across+D.gap+a*(D.width+D.gap)}))]}
@@ -891,80 +891,80 @@ apart:9,reach:12};function Mi(t){return ft(t)||W(t)&&t.layered&&t.layers.length>
 "row"?"to":"from"]}function If(t,e,n){let o=t.room?(t.room-150-(n?80:0))*e/(e+n):it?I.framed:Math.max(I.lowest,window.innerHeight-
 I.around);return Math.max(I.smallest,Math.min(e>13?I.largest:I.few,o/e))}function Ni(t){let[e,n]=Object.entries(t.data.runs[t.
 selection.run].blocks).find(([,{exact:o,tracks:r,axis:s}])=>o&&s==="scope"&&r&&r.length)||["",null];return n?n.tracks[0].
-columns.map(o=>({...o,name:e,values:n.tracks[0].values[o.channel]})):[]}function Oi(t,e){let{window:[,,n,o]}=t,{strip:r,
-heads:s,words:a,neurons:i}=ca(t),l=_(a,11),u=Ni(t),c=I.left+(u.length?u.length*Xt.width+Xt.gap:0),f=c+(r?D.gap+D.width:0)+
-8,d=s?Math.max(6,Math.min(I.head,e/3/s)):0,h=i?I.gap+jt.most*jt.each:0,m=(s?I.gap+Math.max(l,d*s):0)+h,g=m>0&&e-f-m>=I.enough,
-b=e-f-(g?m:0),x=Math.min(Math.max(yt.largest,I.wide/(o-n+1)),b/(o-n+1));return{changes:u,heads:s,named:l,left:c,beyond:f,
-across:d,dots:h,further:m,beside:g,wide:x}}function Li(t,e){let{window:[,,n,o]}=t,r=ua(t),s=r.rows.length,{changes:a,heads:i,
-named:l,left:u,beyond:c,across:f,dots:d,further:h,beside:m,wide:g}=Oi(t,e),b=t.data.layers.length&&r.block?s-1:s,x=h>0&&
-!m,y=If(t,s,x?b:0),v={width:g,height:y},$={labels:z(t)},C=8+yn(t,nr(t,$),ze(t),Kt(v.width)),N={left:u,top:C,cell:v,across:v.
-width*(o-n+1),down:y*s,map:$},T=C+N.down+(r.before?48:34),L=m?f:Math.min(I.head,(e-I.left-d-8)/Math.max(1,i)),A={left:m?
-N.across+c-8+I.gap:I.left,top:m?C:T+36,cell:{width:L,height:y},across:L*i,down:y*b},nt=A.left+Math.max(l,A.across),J=d?{
-...A,left:nt+(i?I.gap:0),across:jt.most*jt.each}:null;return{width:Math.max(N.left+N.across+c-u,...h?[nt,J?J.left+J.across:
-0]:[]),stream:r,lines:b,frame:N,heads:i,headFrame:A,neuronFrame:J,beside:m,changes:a,strip:r.strip?N.left+N.across+D.gap:
-null,height:x?A.top+A.down+8:T}}function Fe({frame:t}){return t.cell.width>=I.banded}function Ei(t){return ga(t,Oi(t,t.width).
-wide>=I.banded)}function Si(t,e){let{stream:n,lines:o,frame:r,headFrame:s,heads:a,strip:i,changes:l}=e,{root:u}=t.selection,
-[,,c,f]=t.window,d=(m,g,b,x)=>({root:u,...x,cells:m,nColumns:g,window:[0,b-1,0,g-1]}),h=Fe(e)?[]:[{picture:{root:u,scale:n.
-scale,cells:n.cells,limit:n.limit,nColumns:t.axes.nColumns,window:[0,n.rows.length-1,c,f]},x:r.left,y:r.top,width:r.across,
-height:r.down}];if(l.length){let m=new Float32Array(o*l.length).fill(NaN);l.forEach(({values:x},y)=>t.data.layers.forEach(
-(v,$)=>{m[n.layers.indexOf(v)*l.length+y]=x[$]===null?NaN:x[$]}));let[g,b]=[l.length*Xt.width,r.cell.height*o];h.push({picture:d(
-m,l.length,o,{scale:"contribution",root:1,limit:E(m)}),x:I.left,y:r.top,width:g,height:b})}if(i!==null&&h.push({picture:d(
-n.strip.values,1,n.rows.length,n.strip),x:i,y:r.top,width:D.width,height:r.down}),a){let{values:m,least:g,limit:b,scale:x}=n.
-heads,y=Float32Array.from(m.flat(),v=>x==="signed"?v:Math.max(0,v-g));h.push({picture:d(y,a,o,{scale:x,limit:b-g}),x:s.left,
-y:s.top,width:s.across,height:s.down})}return h}var yi=.25;function Ai({palette:t,selection:e},n,o,r){return ot(t,Math.sign(
-n)*(yi+(1-yi)*Pt(n,o,e.root)),1,r)}function Wf(t,e){if(!Fe(e))return[];let{frame:n,stream:{rows:o,before:r,ends:s,limit:a,
-scale:i}}=e,{palette:l,selection:u}=t,[,,c,f]=t.window,d=m=>a>0?Pt(m,a,u.root)*(n.cell.width-1):0,h=[];return o.forEach(
-(m,g)=>{for(let b=c;b<=f;b++){let x=m[b],y=r?Math.min(x,r[g][b]):x,[v,$]=[d(y),d(r?Math.max(x,r[g][b]):x)];if(!($>=I.least))
-continue;let C=n.left+(b-c+.5)*n.cell.width,N=(L,A)=>j(C-L/2,n.top+g*n.cell.height,L,n.cell.height,A),T=[...r?[N($,l[x>y?
-"gain":"loss"])]:[],N(v,Ai(t,y,a,i).hex)];if(s){let[L,A]=s.map(Jt=>Jt[g][b]);L<=0&&A>=0&&Object.entries({fill:l.paper,stroke:l[x<
-0?"loss":"gain"]}).forEach(([Jt,jl])=>T[0].setAttribute(Jt,jl));let[nt,J]=[L,A].map(Jt=>C+(Math.sign(Jt)===Math.sign(x)?
-d(Jt)/2:0)),Be=n.top+(g+.5)*n.cell.height;T.push(k("path",{d:`M${nt} ${Be}H${J}M${nt} ${Be-3}v6M${J} ${Be-3}v6`,stroke:l.
-ink,fill:"none",class:"whisker"}))}T[0].dataset.share=`${g},${b}`,h.push(...T)}}),h}function Pf(t,e){let{frame:n,stream:{
-block:o,limit:r}}=e;if(!o)return{reach:[],drawn:[]};let{palette:s}=t,[,,a,i]=t.window,l=h=>n.left+(h-a+.5)*n.cell.width,
-u=[],c=new Map,f=[],d=ma(t,o,r).filter(({from:h,to:m})=>Math.min(h,m)>=a&&Math.max(h,m)<=i).map((h,m)=>{let g=[h.layer,h.
-from,h.to].join(),b=c.get(g)??0;c.set(g,b+1);let[x,y]=[l(h.from),l(h.to)],v=n.top+(h.layer+.5)*n.cell.height,$=Math.min(
-v+n.cell.height+2*Math.min(60,fe.sag*Math.abs(y-x)),2*(n.top+n.down)-v)+b*fe.apart,C=s[h.share<0?"loss":"gain"],N=Math.max(
-fe.thinnest,fe.widest*Math.min(1,Math.abs(h.share)/r)),T=`M${x} ${v}Q${(x+y)/2} ${$} ${y} ${v+n.cell.height}`,L=k("path",
-{d:T,fill:"none",stroke:C,"stroke-width":N,"stroke-opacity":.8,"stroke-linecap":"round",class:"arc"});return L.dataset.arc=
-String(m),f.push(Object.assign(k("path",{d:T,fill:"none",stroke:"transparent","stroke-width":Math.max(fe.reach,N)}),{arc:h})),
-u.length<fe.named&&u.push(Bf(t,n,h,(x+y)/2,(v+$+n.cell.height/2)/2+4,C,u)),Object.assign(L,{arc:h})});return{reach:f,drawn:[
-...d.reverse(),...u.filter(Boolean)]}}function Bf(t,e,n,o,r,s,a){let{layer:i,head:l,share:u}=n,c=`L${i}H${l} ${S(u,!1)}`,
-f=_(c,11)*Re,d=Math.max(e.left+f/2+2,Math.min(e.left+e.across-f/2-2,o)),h=Math.min(r,e.top+e.down-4);if(a.filter(Boolean).
-some(({at:x})=>Math.abs(x.y-h)<13&&Math.abs(x.x-d)<(x.wide+f)/2+4))return null;let g={"font-size":11,"font-weight":700,"\
-text-anchor":"middle",fill:s},b=[j(d-f/2-2,h-10,f+4,13,t.palette.paper),O(c,d,h,g)];for(let x of b)Object.assign(x,{arc:n});
-return Object.assign(k("g",{class:"arc-name"},b),{at:{x:d,y:h,wide:f}})}function Hf(t,{stream:e,neuronFrame:n}){if(!n)return[];
-let{left:o,top:r,across:s,cell:a}=n,i=E(e.neurons.flat().map(([,u])=>u)),l=Math.min(jt.radius,a.height/2);return e.neurons.
-flatMap((u,c)=>{let f=r+(c+.5)*a.height,d=k("line",{x1:o,x2:o+s,y1:f,y2:f,stroke:t.palette.hatch}),h=u.filter(([,m])=>Math.
-abs(m)>=jt.least*i).slice(0,jt.most).map(([m,g],b)=>{let x=k("circle",{cx:o+(b+.5)*jt.each,cy:f,r:Math.max(1,l*Math.sqrt(
-Math.abs(g)/(i||1))),fill:t.palette[g<0?"loss":"gain"]});return Object.assign(x,{neuron:{layer:c,neuron:m,share:g}})});return[
-d,...h]})}function ki(t,e,n,o,r){let{palette:s,selection:a}=t,{height:i}=e.frame.cell,l=Math.max(1,Math.ceil(11/i)),{layers:u,
-names:c}=e.stream,f=u.indexOf(a.layer);return Array.from({length:r},(d,h)=>h).flatMap(d=>{let h=d===f;if((d%l||!h&&Math.
-abs(d-f)<l)&&!h)return[];let g={"text-anchor":"end","font-size":11,fill:h?s.ink:s.grey,"font-weight":h?700:400};return[O(
-c[d],n-5,o+(d+.5)*i+4,g)]})}function Ti(t,e){let{palette:n}=t,{stream:o,frame:r,headFrame:s,heads:a,strip:i,neuronFrame:l}=e,
-u={"font-size":11,fill:n.grey},c=(h,m,g,b)=>k("rect",{x:h,y:m,width:g,height:b,fill:"none",stroke:n.line}),f=Pf(t,e),d=[
-O("layer",0,r.top-5,u),c(r.left,r.top,r.across,r.down),...Vf(t,e),...qf(t,e),...f.reach,...Wf(t,e),...Uf(t,e),...Df(t,e)];
-if(i!==null&&d.push(wt(o.strip.name,i+D.width-2,r.top-5,u),c(i,r.top,D.width,r.down)),a){let h=Math.max(1,Math.ceil(16/s.
-cell.width));d.push(O(o.heads.words,s.left,s.top-20,u),c(s.left,s.top,s.across,s.down));for(let m=0;m<a;m+=h)d.push(O(o.
-heads.names[m],s.left+(m+.5)*s.cell.width,s.top-5,{...u,"text-anchor":"middle"}))}return l&&d.push(O("largest neurons",l.
-left,l.top-20,u),...Hf(t,e)),[...d,...f.drawn]}function Df(t,{frame:e,changes:n,lines:o}){if(!n.length)return[];let r=k(
-"rect",{x:I.left,y:e.top,width:n.length*Xt.width,height:e.cell.height*o,fill:"none",stroke:t.palette.line}),s=n.map(({label:i,
-words:l},u)=>{let c=wt(i,I.left+(u+.5)*Xt.width+4,e.top-5,{"font-size":10,fill:t.palette.grey});return c.append(k("title",
-{},[l])),c}),a=Math.max(...n.map(({label:i})=>_(i,10)))+12;return[r,...s,O("change",I.left,Math.max(10,e.top-a),{"font-s\
-ize":11,fill:t.palette.grey})]}function Rn(t){return ft(t.data)?V(t):t.selection.read==="row"?t.column:t.axes.own[t.row]}
-function qf(t,{frame:e}){let[,,n,o]=t.window;return Array.from({length:o-n+1},(s,a)=>n+a).filter(s=>Bo(t,s)).map(s=>j(e.
-left+(s-n)*e.cell.width,e.top,e.cell.width,e.down,ir))}function Vf(t,e){let{frame:n}=e;if(!Fe(e))return[];let[,,o,r]=t.window;
-return Array.from({length:r-o+1},(a,i)=>n.left+(i+.5)*n.cell.width).map(a=>k("line",{x1:a,x2:a,y1:n.top,y2:n.top+n.down,
-stroke:t.palette.hatch}))}function Uf(t,{frame:e,stream:{limit:n,top:o,scale:r,before:s,unit:a,asShare:i}}){let l=Fe({frame:e})?
-$n(t,{scale:r},x=>Ai(t,x,1,r)):$n(t,{scale:r}),[u,c]=[e.top+e.down+8,Math.min(I.legend,e.across)],f={x:e.left,y:u,width:c,
-height:9},d=(x,y,v)=>[j(v,b,10,9,t.palette[x]),O(y,v+14,b+9,{"font-size":11,fill:t.palette.ink})],h=t.selection.run===t.
-selection.refRun?"more than before":"more",m=e.across-c>190,[g,b]=m?[e.left+c+16,u]:[e.left,u+26];return[k("defs",{},[l]),
-k("rect",{...f,fill:`url(#${l.id})`,stroke:t.palette.line,class:"legend"}),...ar(t,f,{limit:n,top:o,scale:r},(x,y)=>X(x,
-!!i)+(y?a:"")),...s&&Fe({frame:e})?[...d("gain",h,g),...d("loss","less",g+28+_(h,11))]:[]]}function Ri(t,e,n){let{palette:o,
-selection:r}=t,{stream:s,frame:a,headFrame:i,heads:l,neuronFrame:u}=e,c=s.layers.indexOf(r.layer),f=({left:g,top:b,across:x,
-cell:y})=>gt(g,b+c*y.height,x,y.height,o.mark),d=[f(a),...u?[f(u)]:[],...ue(t,a,Rn(t),o.mark)];if(n&&n.column!==void 0&&
-d.push(...ue(t,a,n.column,o.read)),!l)return d;let h=Vo(l,r),m=h<0?[]:[gt(i.left+h*i.cell.width,i.top+c*i.cell.height,i.
-cell.width,i.cell.height,o.mark)];return[...d,f(i),...m]}function $i(t,e,n,o){let r=o.getBoundingClientRect(),[s,a]=[n.clientX-
-r.left,n.clientY-r.top],i=({left:v,top:$,across:C,down:N})=>s>=v&&s<v+C&&a>=$&&a<$+N,{stream:l,lines:u,frame:c,headFrame:f,
+columns.map(o=>({...o,name:e,title:o.ref?"change":n.tracks[0].title,values:n.tracks[0].values[o.channel]})):[]}function Oi(t,e){
+let{window:[,,n,o]}=t,{strip:r,heads:s,words:a,neurons:i}=ca(t),l=_(a,11),u=Ni(t),c=I.left+(u.length?u.length*Xt.width+Xt.
+gap:0),f=c+(r?D.gap+D.width:0)+8,d=s?Math.max(6,Math.min(I.head,e/3/s)):0,h=i?I.gap+jt.most*jt.each:0,m=(s?I.gap+Math.max(
+l,d*s):0)+h,g=m>0&&e-f-m>=I.enough,b=e-f-(g?m:0),x=Math.min(Math.max(yt.largest,I.wide/(o-n+1)),b/(o-n+1));return{changes:u,
+heads:s,named:l,left:c,beyond:f,across:d,dots:h,further:m,beside:g,wide:x}}function Li(t,e){let{window:[,,n,o]}=t,r=ua(t),
+s=r.rows.length,{changes:a,heads:i,named:l,left:u,beyond:c,across:f,dots:d,further:h,beside:m,wide:g}=Oi(t,e),b=t.data.layers.
+length&&r.block?s-1:s,x=h>0&&!m,y=If(t,s,x?b:0),v={width:g,height:y},$={labels:z(t)},C=8+yn(t,nr(t,$),ze(t),Kt(v.width)),
+N={left:u,top:C,cell:v,across:v.width*(o-n+1),down:y*s,map:$},T=C+N.down+(r.before?48:34),L=m?f:Math.min(I.head,(e-I.left-
+d-8)/Math.max(1,i)),E={left:m?N.across+c-8+I.gap:I.left,top:m?C:T+36,cell:{width:L,height:y},across:L*i,down:y*b},nt=E.left+
+Math.max(l,E.across),J=d?{...E,left:nt+(i?I.gap:0),across:jt.most*jt.each}:null;return{width:Math.max(N.left+N.across+c-
+u,...h?[nt,J?J.left+J.across:0]:[]),stream:r,lines:b,frame:N,heads:i,headFrame:E,neuronFrame:J,beside:m,changes:a,strip:r.
+strip?N.left+N.across+D.gap:null,height:x?E.top+E.down+8:T}}function Fe({frame:t}){return t.cell.width>=I.banded}function Ei(t){
+return ga(t,Oi(t,t.width).wide>=I.banded)}function Si(t,e){let{stream:n,lines:o,frame:r,headFrame:s,heads:a,strip:i,changes:l}=e,
+{root:u}=t.selection,[,,c,f]=t.window,d=(m,g,b,x)=>({root:u,...x,cells:m,nColumns:g,window:[0,b-1,0,g-1]}),h=Fe(e)?[]:[{
+picture:{root:u,scale:n.scale,cells:n.cells,limit:n.limit,nColumns:t.axes.nColumns,window:[0,n.rows.length-1,c,f]},x:r.left,
+y:r.top,width:r.across,height:r.down}];if(l.length){let m=new Float32Array(o*l.length).fill(NaN);l.forEach(({values:x},y)=>t.
+data.layers.forEach((v,$)=>{m[n.layers.indexOf(v)*l.length+y]=x[$]===null?NaN:x[$]}));let[g,b]=[l.length*Xt.width,r.cell.
+height*o];h.push({picture:d(m,l.length,o,{scale:"contribution",root:1,limit:S(m)}),x:I.left,y:r.top,width:g,height:b})}if(i!==
+null&&h.push({picture:d(n.strip.values,1,n.rows.length,n.strip),x:i,y:r.top,width:D.width,height:r.down}),a){let{values:m,
+least:g,limit:b,scale:x}=n.heads,y=Float32Array.from(m.flat(),v=>x==="signed"?v:Math.max(0,v-g));h.push({picture:d(y,a,o,
+{scale:x,limit:b-g}),x:s.left,y:s.top,width:s.across,height:s.down})}return h}var yi=.25;function Ai({palette:t,selection:e},n,o,r){
+return ot(t,Math.sign(n)*(yi+(1-yi)*Pt(n,o,e.root)),1,r)}function Wf(t,e){if(!Fe(e))return[];let{frame:n,stream:{rows:o,
+before:r,ends:s,limit:a,scale:i}}=e,{palette:l,selection:u}=t,[,,c,f]=t.window,d=m=>a>0?Pt(m,a,u.root)*(n.cell.width-1):
+0,h=[];return o.forEach((m,g)=>{for(let b=c;b<=f;b++){let x=m[b],y=r?Math.min(x,r[g][b]):x,[v,$]=[d(y),d(r?Math.max(x,r[g][b]):
+x)];if(!($>=I.least))continue;let C=n.left+(b-c+.5)*n.cell.width,N=(L,E)=>j(C-L/2,n.top+g*n.cell.height,L,n.cell.height,
+E),T=[...r?[N($,l[x>y?"gain":"loss"])]:[],N(v,Ai(t,y,a,i).hex)];if(s){let[L,E]=s.map(Jt=>Jt[g][b]);L<=0&&E>=0&&Object.entries(
+{fill:l.paper,stroke:l[x<0?"loss":"gain"]}).forEach(([Jt,jl])=>T[0].setAttribute(Jt,jl));let[nt,J]=[L,E].map(Jt=>C+(Math.
+sign(Jt)===Math.sign(x)?d(Jt)/2:0)),Be=n.top+(g+.5)*n.cell.height;T.push(k("path",{d:`M${nt} ${Be}H${J}M${nt} ${Be-3}v6M${J}\
+ ${Be-3}v6`,stroke:l.ink,fill:"none",class:"whisker"}))}T[0].dataset.share=`${g},${b}`,h.push(...T)}}),h}function Pf(t,e){
+let{frame:n,stream:{block:o,limit:r}}=e;if(!o)return{reach:[],drawn:[]};let{palette:s}=t,[,,a,i]=t.window,l=h=>n.left+(h-
+a+.5)*n.cell.width,u=[],c=new Map,f=[],d=ma(t,o,r).filter(({from:h,to:m})=>Math.min(h,m)>=a&&Math.max(h,m)<=i).map((h,m)=>{
+let g=[h.layer,h.from,h.to].join(),b=c.get(g)??0;c.set(g,b+1);let[x,y]=[l(h.from),l(h.to)],v=n.top+(h.layer+.5)*n.cell.height,
+$=s[h.share<0?"loss":"gain"],C=Math.max(fe.thinnest,fe.widest*Math.min(1,Math.abs(h.share)/r)),N=n.top+n.down-C/2-v,T=Math.
+min(v+n.cell.height+2*Math.min(60,fe.sag*Math.abs(y-x))+b*fe.apart,v+N+Math.sqrt(Math.max(0,N*(N-n.cell.height)))),L=`M${x}\
+ ${v}Q${(x+y)/2} ${T} ${y} ${v+n.cell.height}`,E=k("path",{d:L,fill:"none",stroke:$,"stroke-width":C,"stroke-opacity":.8,
+"stroke-linecap":"round",class:"arc"});return E.dataset.arc=String(m),f.push(Object.assign(k("path",{d:L,fill:"none",stroke:"\
+transparent","stroke-width":Math.max(fe.reach,C)}),{arc:h})),u.length<fe.named&&u.push(Bf(t,n,h,(x+y)/2,(v+T+n.cell.height/
+2)/2+4,$,u)),Object.assign(E,{arc:h})});return{reach:f,drawn:[...d.reverse(),...u.filter(Boolean)]}}function Bf(t,e,n,o,r,s,a){
+let{layer:i,head:l,share:u}=n,c=`L${i}H${l} ${A(u,!1)}`,f=_(c,11)*Re,d=Math.max(e.left+f/2+2,Math.min(e.left+e.across-f/
+2-2,o)),h=Math.min(r,e.top+e.down-4);if(a.filter(Boolean).some(({at:x})=>Math.abs(x.y-h)<13&&Math.abs(x.x-d)<(x.wide+f)/
+2+4))return null;let g={"font-size":11,"font-weight":700,"text-anchor":"middle",fill:s},b=[j(d-f/2-2,h-10,f+4,13,t.palette.
+paper),O(c,d,h,g)];for(let x of b)Object.assign(x,{arc:n});return Object.assign(k("g",{class:"arc-name"},b),{at:{x:d,y:h,
+wide:f}})}function Hf(t,{stream:e,neuronFrame:n}){if(!n)return[];let{left:o,top:r,across:s,cell:a}=n,i=S(e.neurons.flat().
+map(([,u])=>u)),l=Math.min(jt.radius,a.height/2);return e.neurons.flatMap((u,c)=>{let f=r+(c+.5)*a.height,d=k("line",{x1:o,
+x2:o+s,y1:f,y2:f,stroke:t.palette.hatch}),h=u.filter(([,m])=>Math.abs(m)>=jt.least*i).slice(0,jt.most).map(([m,g],b)=>{let x=k(
+"circle",{cx:o+(b+.5)*jt.each,cy:f,r:Math.max(1,l*Math.sqrt(Math.abs(g)/(i||1))),fill:t.palette[g<0?"loss":"gain"]});return Object.
+assign(x,{neuron:{layer:c,neuron:m,share:g}})});return[d,...h]})}function ki(t,e,n,o,r){let{palette:s,selection:a}=t,{height:i}=e.
+frame.cell,l=Math.max(1,Math.ceil(11/i)),{layers:u,names:c}=e.stream,f=u.indexOf(a.layer);return Array.from({length:r},(d,h)=>h).
+flatMap(d=>{let h=d===f;if((d%l||!h&&Math.abs(d-f)<l)&&!h)return[];let g={"text-anchor":"end","font-size":11,fill:h?s.ink:
+s.grey,"font-weight":h?700:400};return[O(c[d],n-5,o+(d+.5)*i+4,g)]})}function Ti(t,e){let{palette:n}=t,{stream:o,frame:r,
+headFrame:s,heads:a,strip:i,neuronFrame:l}=e,u={"font-size":11,fill:n.grey},c=(h,m,g,b)=>k("rect",{x:h,y:m,width:g,height:b,
+fill:"none",stroke:n.line}),f=Pf(t,e),d=[O("layer",0,r.top-5,u),c(r.left,r.top,r.across,r.down),...Vf(t,e),...qf(t,e),...f.
+reach,...Wf(t,e),...Uf(t,e),...Df(t,e)];if(i!==null&&d.push(wt(o.strip.name,i+D.width-2,r.top-5,u),c(i,r.top,D.width,r.down)),
+a){let h=Math.max(1,Math.ceil(16/s.cell.width));d.push(O(o.heads.words,s.left,s.top-20,u),c(s.left,s.top,s.across,s.down));
+for(let m=0;m<a;m+=h)d.push(O(o.heads.names[m],s.left+(m+.5)*s.cell.width,s.top-5,{...u,"text-anchor":"middle"}))}return l&&
+d.push(O("largest neurons",l.left,l.top-20,u),...Hf(t,e)),[...d,...f.drawn]}function Df(t,{frame:e,changes:n,lines:o}){if(!n.
+length)return[];let r=k("rect",{x:I.left,y:e.top,width:n.length*Xt.width,height:e.cell.height*o,fill:"none",stroke:t.palette.
+line}),s=n.map(({label:i,words:l},u)=>{let c=wt(i,I.left+(u+.5)*Xt.width+4,e.top-5,{"font-size":10,fill:t.palette.grey});
+return c.append(k("title",{},[l])),c}),a=Math.max(...n.map(({label:i})=>_(i,10)))+12;return[r,...s,O(n[0].title,I.left,Math.
+max(10,e.top-a),{"font-size":11,fill:t.palette.grey})]}function Rn(t){return ft(t.data)?V(t):t.selection.read==="row"?t.
+column:t.axes.own[t.row]}function qf(t,{frame:e}){let[,,n,o]=t.window;return Array.from({length:o-n+1},(s,a)=>n+a).filter(
+s=>Bo(t,s)).map(s=>j(e.left+(s-n)*e.cell.width,e.top,e.cell.width,e.down,ir))}function Vf(t,e){let{frame:n}=e;if(!Fe(e))
+return[];let[,,o,r]=t.window;return Array.from({length:r-o+1},(a,i)=>n.left+(i+.5)*n.cell.width).map(a=>k("line",{x1:a,x2:a,
+y1:n.top,y2:n.top+n.down,stroke:t.palette.hatch}))}function Uf(t,{frame:e,stream:{limit:n,top:o,scale:r,before:s,unit:a,
+asShare:i}}){let l=Fe({frame:e})?$n(t,{scale:r},x=>Ai(t,x,1,r)):$n(t,{scale:r}),[u,c]=[e.top+e.down+8,Math.min(I.legend,
+e.across)],f={x:e.left,y:u,width:c,height:9},d=(x,y,v)=>[j(v,b,10,9,t.palette[x]),O(y,v+14,b+9,{"font-size":11,fill:t.palette.
+ink})],h=t.selection.run===t.selection.refRun?"more than before":"more",m=e.across-c>190,[g,b]=m?[e.left+c+16,u]:[e.left,
+u+26];return[k("defs",{},[l]),k("rect",{...f,fill:`url(#${l.id})`,stroke:t.palette.line,class:"legend"}),...ar(t,f,{limit:n,
+top:o,scale:r},(x,y)=>X(x,!!i)+(y?a:"")),...s&&Fe({frame:e})?[...d("gain",h,g),...d("loss","less",g+28+_(h,11))]:[]]}function Ri(t,e,n){
+let{palette:o,selection:r}=t,{stream:s,frame:a,headFrame:i,heads:l,neuronFrame:u}=e,c=s.layers.indexOf(r.layer),f=({left:g,
+top:b,across:x,cell:y})=>gt(g,b+c*y.height,x,y.height,o.mark),d=[f(a),...u?[f(u)]:[],...ue(t,a,Rn(t),o.mark)];if(n&&n.column!==
+void 0&&d.push(...ue(t,a,n.column,o.read)),!l)return d;let h=Vo(l,r),m=h<0?[]:[gt(i.left+h*i.cell.width,i.top+c*i.cell.height,
+i.cell.width,i.cell.height,o.mark)];return[...d,f(i),...m]}function $i(t,e,n,o){let r=o.getBoundingClientRect(),[s,a]=[n.
+clientX-r.left,n.clientY-r.top],i=({left:v,top:$,across:C,down:N})=>s>=v&&s<v+C&&a>=$&&a<$+N,{stream:l,lines:u,frame:c,headFrame:f,
 heads:d,strip:h,changes:m,neuronFrame:g}=t,{arc:b,neuron:x}=n.target;if(b)return b;if(x)return x;let y=({top:v,cell:$})=>({
 row:Math.floor((a-v)/$.height),layer:l.layers[Math.floor((a-v)/$.height)]});return i(c)?{...y(c),column:e.window[2]+Math.
 floor((s-c.left)/c.cell.width)}:h!==null&&i({...c,left:h,across:D.width})?{...y(c),strip:!0}:m.length&&i({...c,left:I.left,
@@ -979,15 +979,15 @@ l&&e!==t.selection.layer&&(l.neuron=-1);let u=r===void 0&&e===t.selection.layer&
 void 0&&(l.heads=u?"":String(o)),r!==void 0&&t.data.queries.includes(r)&&Object.assign(l,{to:r,from:s,read:"row"}),l}function Yf(t,{
 before:e,ends:n,rows:o,unit:r,asShare:s,block:a,strip:i},l,u){let c=o[l][u];if(Bo(t,u))return a?"after the target's posi\
 tion":"a later token: earlier ones cannot attend to it";if(Number.isNaN(c))return t.hidden.has(u)?"hidden":u===V(t)?`the\
- token itself${i?": see the column “own”":""}`:"not among these";let f=d=>a?S(d,!1)+r:s?U(d):R(d);return n?`${f(c)},\
- 95 % interval ${n.map(d=>f(d[l][u])).join(" to ")}`:e&&!a?`${f(e[l][u])} → ${f(c)} (${S(c-e[l][u],s)})`:f(c)}function vi(t,{
+ token itself${i?": see the column “own”":""}`:"not among these";let f=d=>a?A(d,!1)+r:s?U(d):R(d);return n?`${f(c)},\
+ 95 % interval ${n.map(d=>f(d[l][u])).join(" to ")}`:e&&!a?`${f(e[l][u])} → ${f(c)} (${A(c-e[l][u],s)})`:f(c)}function vi(t,{
 stream:e,changes:n},{row:o,layer:r,column:s,head:a,query:i,key:l,neuron:u,share:c,change:f,strip:d}){let{block:h,unit:m}=e,
-b=tt("layer",r===null?"end":`${r}${h&&a===void 0&&f===void 0?", its input":""}`),x=v=>p("div",{textContent:S(v,!1)+m}),y=v=>At(
+b=tt("layer",r===null?"end":`${r}${h&&a===void 0&&f===void 0?", its input":""}`),x=v=>p("div",{textContent:A(v,!1)+m}),y=v=>At(
 t,z(t)[t.axes.columnOf[v]],v);return i!==void 0?[tt("head",`L${r}H${a}`),tt("from",y(l)),tt("to",y(i)),x(c)]:u!==void 0?
 [tt("neuron",`L${r}N${u}`),x(c)]:a!==void 0?[tt("head",`L${r}H${e.heads.names[a]}`),h?x(e.heads.values[o][a]):p("div",{textContent:`${e.
 heads.words}: ${U(e.heads.values[o][a])}`})]:f!==void 0?[b,tt("",`${n[f].words}: ${le(n[f].values[t.data.layers.indexOf(
 r)]??null)}`)]:d&&!h?[b,tt("its own share",U(e.strip.values[o]))]:d?[b,...h.biases.filter(([,v])=>v===o).map(([v,,$])=>tt(
-"bias",`${v} ${S($,!1)}`))]:s===void 0?[b]:[b,tt(h?"token":t.selection.read==="row"?"from":"to",At(t,z(t)[s],t.axes.columns[s].
+"bias",`${v} ${A($,!1)}`))]:s===void 0?[b]:[b,tt(h?"token":t.selection.read==="row"?"from":"to",At(t,z(t)[s],t.axes.columns[s].
 position)),p("div",{textContent:Yf(t,e,o,s)})]}function Xf(t,e,n){let{data:o,selection:r,axes:s}=t,a=o.layers.indexOf(r.
 layer),i=Rn(t),l=c=>ft(o)?Ie(t,c):zi(t,c),u={ArrowUp:()=>a>0&&e({layer:o.layers[a-1]}),ArrowDown:()=>a<o.layers.length-1&&
 e({layer:o.layers[a+1]}),ArrowLeft:()=>i>0&&e(l(i-1)),ArrowRight:()=>i<s.nColumns-1&&e(l(i+1)),Home:()=>e({layer:o.layers[0]}),
@@ -997,8 +997,8 @@ a.column!==void 0?{column:a.column}:null),a&&(i.replaceChildren(...vi(s,e,a)),ae
 "pointerleave",r=>{r.pointerType!=="touch"&&(w("tooltip").hidden=!0),o().hover(null)}),t.addEventListener("click",r=>{let s=$i(
 e,o(),r,t);r.pointerType==="touch"&&s&&(w("tooltip").hidden=!1,w("tooltip").replaceChildren(...vi(o(),e,s)),ae(w("toolti\
 p"),r.clientX,r.clientY)),s&&n(Gf(o(),s))}),t.addEventListener("keydown",r=>Xf(o(),n,r))}function Jf(t,e,n,o){let r=Tt(t,
-e.entering),s=E(r),a=z(t),i=Array.from(r,(u,c)=>{let f=t.axes.columns[c].members.map(g=>Ee(t.data,g)).find(Boolean),d=f&&
-t.data.runs[0].blocks[f.block]===e?"this":Number.isNaN(u)?f?"why?":"–":S(u,!1),h=`${a[c]} · position ${t.axes.columns[c].
+e.entering),s=S(r),a=z(t),i=Array.from(r,(u,c)=>{let f=t.axes.columns[c].members.map(g=>Ee(t.data,g)).find(Boolean),d=f&&
+t.data.runs[0].blocks[f.block]===e?"this":Number.isNaN(u)?f?"why?":"–":A(u,!1),h=`${a[c]} · position ${t.axes.columns[c].
 position}: ${d}${Rt(e)}`,m=qe(a[c],d,h,Number.isNaN(u)||s===0?null:ot(t.palette,u,s,"signed",t.selection.root));return m.
 classList.toggle("later",Number.isNaN(u)&&d!=="this"),m.classList.toggle("cell",d==="this"),m.addEventListener("click",()=>n(
 f||Ie(o(),c))),m}),l=p("ol",{className:"tokens shared attributed"},i);return l.setAttribute("aria-label",`token contribu\
@@ -1018,7 +1018,7 @@ update:m}}function ji(t,e){let{stream:n,lines:o,frame:r,headFrame:s,heads:a,besi
 ...ki(t,e,I.left,r.top,n.rows.length),...l?ki(t,e,s.left,s.top,o):[]]}function Fi(t,e){let n=Li(t,e),o=kn(t,n.frame),r=[
 ...Ti(t,n),...o.nodes,...o.mark(Rn(t)),...ji(t,n),...Ri(t,n,null)];return{groups:[{x:0,y:0,pictures:Si(t,n),nodes:r}],width:n.
 width,height:n.height}}var Ii=6;function th(t,e,n,o,r){return p("tr",{},[p("td",{},[e]),p("td",{},[wn(Math.abs(n)/(o||1),Fo(t,{scale:"signed"},
-n))]),p("td",{textContent:S(n,!1)}),...r.map(s=>p("td",{textContent:Number.isNaN(s)?"–":S(s,!1)}))])}function zn(t,e,n,o,r){
+n))]),p("td",{textContent:A(n,!1)}),...r.map(s=>p("td",{textContent:Number.isNaN(s)?"–":A(s,!1)}))])}function zn(t,e,n,o,r){
 let s=Math.max(0,...e.map(({share:c})=>Math.abs(c))),a=$e(t.data).filter(({tables:c})=>c[o]),i=(c,f="")=>p("th",{textContent:c,
 scope:"col",title:f}),l=a.length?[p("tr",{},[p("td"),p("td"),i("attribution"),...a.map(({short:c,target:f})=>i(c,f))])]:
 [],u=c=>a.map(f=>nn(f,o,...r(c)));return p("table",{className:a.length?"profile measured":"profile"},[...l,...e.map(c=>th(
@@ -1042,8 +1042,8 @@ f layer ${s}, summed over ${r.ends?"these":"all"} positions${d}:`}),zn(t,u,l,"he
 ...nh(t,r,e),p("p",{className:"note",textContent:r.certificate})])]}var Wr={faintest:.02,triggers:5};function Fn(t,e){return Object.entries(t.runs[e].blocks).filter(([,n])=>n.kind==="memor\
 y")}function Pr(t,e){let n=Fn(t,e.run);return n.find(([o])=>o===e.block)||n[0]}function Di(t,e,n,o,r){let{palette:s}=t,a=p(
 "span",{className:"chip"},[p("bdi",{textContent:e})]),i=[o,r].filter(u=>u&&Number.isFinite(u.value));a.title=[`${e} · po\
-sition ${n}`,...i.map(u=>`${u.name} ${S(u.value,!1)}`)].join(" · ");let l=u=>u&&Number.isFinite(u.value)&&u.limit&&Math.
-abs(u.value)>=Wr.faintest*u.limit?ot(s,u.value,u.limit,"signed"):null;return ge(a,l(o),l(r)),a}function We(t,e){let n=E(
+sition ${n}`,...i.map(u=>`${u.name} ${A(u.value,!1)}`)].join(" · ");let l=u=>u&&Number.isFinite(u.value)&&u.limit&&Math.
+abs(u.value)>=Wr.faintest*u.limit?ot(s,u.value,u.limit,"signed"):null;return ge(a,l(o),l(r)),a}function We(t,e){let n=S(
 e.map(Math.abs));return e.map(o=>({name:t,value:o,limit:n}))}function jn(t,e){let n=p("div",{className:"tokens"},t);return n.
 setAttribute("role","group"),n.setAttribute("aria-label",e),n.classList.toggle("long",t.length>40),n}function Pe(t,e){return p(
 "section",{className:"memory-part"},[p("h2",{textContent:t}),...e])}function Ft(t){return p("p",{className:"note",textContent:t})}
@@ -1058,15 +1058,15 @@ mory-words"},[`${d} `,...f.map(h=>p("span",{className:"chip"},[p("bdi",{textCont
 bility of ${U(r)}.${c}`)])}function sh(t,e,n){if(!e.text)return[];let{tokens:o,along:r,parts:s,bias:a,carried:i,target:l}=e.
 text,u=t.selection.to,c=h=>o.map((m,g)=>{let b=Di(t,m,g,h[g]);return b.setAttribute("aria-current",String(g===u)),b.addEventListener(
 "click",()=>n({to:g,read:"row"})),b}),f=p("h2",{},["Token contributions to its activation at ",p("bdi",{textContent:pt(o[u])})]),
-d=[Pe("Its activation along this text",[jn(c(We("activation",r)),"activation at each token"),Ft(`Strongest colour: ${S(r[Pi(
+d=[Pe("Its activation along this text",[jn(c(We("activation",r)),"activation at each token"),Ft(`Strongest colour: ${A(r[Pi(
 r)],!1)} at ${pt(o[Pi(r)])}.`)]),p("section",{className:"memory-part"},[f,jn(c(We("contribution",s[u])),"token contribut\
-ions"),Ft(`Contributions of the tokens at the layer's input. With the bias, ${S(a[u],!1)}, they sum to the activation ${S(
+ions"),Ft(`Contributions of the tokens at the layer's input. With the bias, ${A(a[u],!1)}, they sum to the activation ${A(
 r[u],!1)} at position ${u}.`)])];return i&&d.push(Pe("Contribution to the target",[jn(c(We("contribution",i)),"contribut\
-ion to the target"),Ft(`Signed contributions to ${l}: ${S(i[u],!1)} from this position, ${S(i.reduce((h,m)=>h+m,0),!1)} \
+ion to the target"),Ft(`Signed contributions to ${l}: ${A(i[u],!1)} from this position, ${A(i.reduce((h,m)=>h+m,0),!1)} \
 from all positions.`)])),d}function Pi(t){return t.reduce((e,n,o)=>Math.abs(n)>Math.abs(t[e])?o:e,0)}function Bi(t,e){let{
 tokens:n,along:o,parts:r,position:s,coefficient:a,rank:i,sequence:l}=e,[u,c]=[We("contribution",r),We("activation",o)],f=n.
 map((d,h)=>{let m=Di(t,d,h,u[h],c[h]);return m.setAttribute("aria-current",String(h===s)),m.classList.toggle("later",h>s),
-m});return p("div",{className:"memory-trigger"},[Ft(`${i}. activation ${S(a,!1)}, text ${l}`),jn(f,`example ${i}`)])}function Hi(t,e,n){
+m});return p("div",{className:"memory-trigger"},[Ft(`${i}. activation ${A(a,!1)}, text ${l}`),jn(f,`example ${i}`)])}function Hi(t,e,n){
 let[o,r]=[n.slice(0,Wr.triggers),n.slice(Wr.triggers)],s=o.map(a=>Bi(t,a));if(r.length){let a=p("details",{},[p("summary",
 {textContent:`${r.length} more`})]);a.addEventListener("toggle",()=>{a.open&&a.children.length===1&&a.append(...r.map(i=>Bi(
 t,i)))}),s.push(a)}return Pe(e,s.length?s:[Ft("It has no such activation in these texts.")])}function qi(t,e){let{data:n,
@@ -1081,7 +1081,7 @@ o,Float32Array.from(t.flat()),n>=ee?"percentile":"all")}function Zi(t){return ne
 note===e).flatMap(({values:n})=>n))]))}function Ji(t,e,n=e){let o=p("canvas",{width:121,height:1}),r=o.getContext("2d");
 for(let a=0;a<121;a++)r.fillStyle=Yi(t,(a-60)/60,1).hex,r.fillRect(a,0,1,1);o.setAttribute("aria-hidden","true");let s=n>
 e*1.0001?[p("span",{textContent:`(99th percentile; cells reach ${R(n)})`})]:[];return p("div",{className:"share-scale"},
-[`−${R(e)}`,o,`+${R(e)}`,...s])}function ah(t,e,n){let o=E(n),r=e.map((s,a)=>qe(s,S(n[a]),`position ${a}`,Yi(t,n[a]||0,
+[`−${R(e)}`,o,`+${R(e)}`,...s])}function ah(t,e,n){let o=S(n),r=e.map((s,a)=>qe(s,A(n[a]),`position ${a}`,Yi(t,n[a]||0,
 o)));return p("div",{},[p("ol",{className:"tokens shared"},r),Ji(t,o)])}function Qi({values:t},e){let[n,o]=[t.length,t[0].
 length];return{cells:Float32Array.from(t.flat()),nColumns:o,window:[0,n-1,0,o-1],scale:"signed",limit:e,root:0}}function Ki(t,e){
 return[1,2,5,10,20,50,100,200,500].find(n=>n*e>=et.label+2)||t}function ih(t,e){let n=t.match(/@\d+$/)?.[0]??"";return B(
@@ -1100,22 +1100,22 @@ mark,"stroke-width":1.5,visibility:"hidden",width:u,height:c}),b=k("g",{class:"s
 names]),x=ht(Qi(e,n),t,a,s).toDataURL(),y=k("svg",{width:l+f+6,height:h,tabindex:0,role:"img"},[k("image",{href:x,x:l,y:et.
 top,width:f,height:d,preserveAspectRatio:"none"}),...m.nodes,g,b]);y.setAttribute("aria-label",`${e.title}; arrow keys c\
 hoose a cell`);let v=p("p",{className:"share-said",textContent:"Point at a cell, or use the arrow keys."});v.setAttribute(
-"role","status");let $=null,C=(L,A)=>{$=[L,A];for(let[nt,J]of Object.entries({x:l+A*u,y:et.top+L*c,visibility:"visible"}))
+"role","status");let $=null,C=(L,E)=>{$=[L,E];for(let[nt,J]of Object.entries({x:l+E*u,y:et.top+L*c,visibility:"visible"}))
 g.setAttribute(nt,J);v.replaceChildren(`${e.row} `,p("bdi",{textContent:e.rows[L]}),` · ${e.column} `,p("bdi",{textContent:e.
-columns[A]}),`: ${S(e.values[L][A])}`);for(let[nt,J]of e.details[`${L},${A}`]||[])v.append(" · ",p("bdi",{textContent:nt}),
-` ${S(J)}`)},N=L=>{if(L.target.closest(".share-names"))return null;let A=y.getBoundingClientRect(),[nt,J]=[Math.floor((L.
-clientX-A.left-l)/u),Math.floor((L.clientY-A.top-et.top)/c)];return J>=0&&nt>=0&&J<s&&nt<a?[J,nt]:null};y.addEventListener(
-"pointermove",L=>{let A=N(L);A&&C(...A)}),y.addEventListener("click",L=>{let A=N(L);A&&(C(...A),r&&r(...A))}),y.addEventListener(
-"keydown",L=>{let A={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]}[L.key];if(L.key==="Enter"&&$&&r&&
-r(...$),!A)return;L.preventDefault();let[nt,J]=$||[s-1,0];C(Math.min(s-1,Math.max(0,nt+($?A[0]:0))),Math.min(a-1,Math.max(
-0,J+($?A[1]:0))))});let T=p("div",{className:"share-map"},[y]);return T.addEventListener("scroll",()=>b.setAttribute("tr\
-ansform",`translate(${T.scrollLeft})`)),p("div",{},[T,v,Ji(t,n,E(e.values.map(E)))])}function lh(t,{title:e,note:n,entries:o}){
-let r=E(o.map(([,i])=>i)),s=o.map(([i,l])=>{let u=p("span",{className:"share-bar"});return u.style.width=`${r?Math.round(
+columns[E]}),`: ${A(e.values[L][E])}`);for(let[nt,J]of e.details[`${L},${E}`]||[])v.append(" · ",p("bdi",{textContent:nt}),
+` ${A(J)}`)},N=L=>{if(L.target.closest(".share-names"))return null;let E=y.getBoundingClientRect(),[nt,J]=[Math.floor((L.
+clientX-E.left-l)/u),Math.floor((L.clientY-E.top-et.top)/c)];return J>=0&&nt>=0&&J<s&&nt<a?[J,nt]:null};y.addEventListener(
+"pointermove",L=>{let E=N(L);E&&C(...E)}),y.addEventListener("click",L=>{let E=N(L);E&&(C(...E),r&&r(...E))}),y.addEventListener(
+"keydown",L=>{let E={ArrowUp:[-1,0],ArrowDown:[1,0],ArrowLeft:[0,-1],ArrowRight:[0,1]}[L.key];if(L.key==="Enter"&&$&&r&&
+r(...$),!E)return;L.preventDefault();let[nt,J]=$||[s-1,0];C(Math.min(s-1,Math.max(0,nt+($?E[0]:0))),Math.min(a-1,Math.max(
+0,J+($?E[1]:0))))});let T=p("div",{className:"share-map"},[y]);return T.addEventListener("scroll",()=>b.setAttribute("tr\
+ansform",`translate(${T.scrollLeft})`)),p("div",{},[T,v,Ji(t,n,S(e.values.map(S)))])}function lh(t,{title:e,note:n,entries:o}){
+let r=S(o.map(([,i])=>i)),s=o.map(([i,l])=>{let u=p("span",{className:"share-bar"});return u.style.width=`${r?Math.round(
 60*Math.abs(l)/r):0}px`,u.style.background=t[l<0?"loss":"gain"],p("tr",{},[p("td",{},[p("bdi",{textContent:i})]),p("td",
-{},[u]),p("td",{textContent:S(l)})])}),a=n?[p("p",{className:"note",textContent:n})]:[];return p("section",{className:"s\
+{},[u]),p("td",{textContent:A(l)})])}),a=n?[p("p",{className:"note",textContent:n})]:[];return p("section",{className:"s\
 hare-table"},[p("h2",{textContent:e}),...a,p("table",{},s)])}function Hr(t,e,n,o){let r=[p("h2",{textContent:t}),p("p",{
 className:"note",textContent:e}),...n];return p("section",{className:o?"wide":""},r)}function ch(t){let e=t.sums.map(([n,
-o])=>`${n} ${S(o)}`);return`${R(t.value,4)} = ${e.join(" · ")}`}function nl(t){return Zt(t,0)!==void 0}function Zt(t,e){
+o])=>`${n} ${A(o)}`);return`${R(t.value,4)} = ${e.join(" · ")}`}function nl(t){return Zt(t,0)!==void 0}function Zt(t,e){
 let n=Object.values(t.runs[e].blocks).find(({kind:o})=>o==="numbers");if(n&&!n.read){for(let o of n.rows)o.shares=Ui(o.shares);
 for(let o of n.maps)o.values=o.values.map(Ui);n.read=!0}return n}function ol(t,{rows:e}){return{title:"Every token of th\
 e continuation",note:"A row has the attributions of all earlier tokens; with biases they sum to the target's value. A cl\
@@ -1157,13 +1157,13 @@ let n=$t(t,e.run),o=n.heads[Wn(t,e)];return[n.query,n.key,n.score,n.weight,...n.
 let{data:e,selection:n}=t,o=$t(e,n.run),r=o.layers.indexOf(n.layer);if(r<0)return null;let[s,a,i,l,u]=Dr(e,n).map(y=>e.numbersAt(
 y,r)),c=e.queries.indexOf(n.to),[f,d]=[e.words.length,s.length/e.queries.length],h=s.subarray(c*d,(c+1)*d),m=o.scale[r],
 g=Float32Array.from(a,(y,v)=>m*y*h[v%d]),b=y=>po(e,y).subarray(c*f,(c+1)*f),x=u&&b(l).map((y,v)=>y*u[v]);return{block:o,
-scale:m,size:d,n:f,query:h,keys:a,products:g,scores:b(i),weights:b(l),values:u,weighted:x,most:x?E(x):0}}function fl(){return[
+scale:m,size:d,n:f,query:h,keys:a,products:g,scores:b(i),weights:b(l),values:u,weighted:x,most:x?S(x):0}}function fl(){return[
 "run","scope","layer","heads","to"]}function hl({room:t},e,n){let o=Math.max(t?F.printed:F.smallest,Math.min(F.row,t?(t-
 F.head-F.query-8)/(e.n+2):1400/e.n)),r=Math.min(F.label,n/5),s=e.values&&n>=F.wide?1:0,a=n-r-(F.number+F.percent)*(1+s)-
 (3+s)*F.gap-8,i=Math.min(F.weight,a/(4+2*s)),l=Math.max(40,Math.min(420,(a-i*(1+s))/2)),u=r+l+F.gap,c=u+l+F.gap,f=c+F.number+
 F.gap,d=f+i+F.percent;return{height:o,label:r,strip:l,weight:i,product:u,score:c,bar:f,valued:s,value:d,weighted:d+F.number+
 F.gap,y:h=>F.head+Math.max(2*o,F.query)+h*o}}function gh(t,e,n,o){return{cells:e,nColumns:t.size,window:[n,o,0,t.size-1],
-scale:"signed",limit:E(e),root:0}}function dl(t,e){let n=(o,r,s,a)=>({picture:gh(t,o,0,r-1),x:s,y:a,width:e.strip,height:r*
+scale:"signed",limit:S(e),root:0}}function dl(t,e){let n=(o,r,s,a)=>({picture:gh(t,o,0,r-1),x:s,y:a,width:e.strip,height:r*
 e.height});return[n(t.query,1,e.label,F.head),n(t.keys,t.n,e.label,e.y(0)),n(t.products,t.n,e.product,e.y(0))]}function wh(t,e,n){
 return dl(e,n).map(({picture:o,x:r,y:s,width:a,height:i})=>Ct(ht(o,t.palette,a*t.ratio,i*t.ratio),r,s,a,i))}function ml(t,e){
 let{data:n,selection:o,palette:r}=t,s=Math.min(12,Math.max(P.smallest,e.height)),a=B(n.runs[o.run].tokens[o.to],s,e.label-
@@ -1179,15 +1179,15 @@ palette:o,data:r,selection:s}=t,a=Math.min(12,Math.max(P.smallest,n.height)),i=z
 ont-size":a,fill:o.ink},c=f=>n.y(f)+n.height/2+a*.35;return l.flatMap((f,d)=>{let h=!Number.isNaN(e.scores[d]),m=h?[j(n.
 bar,n.y(d)+Math.min(2,n.height/8),e.weights[d]*n.weight,n.height-Math.min(4,n.height/4),o.contribution)]:[],g=n.valued?xh(
 t,e,n,d):[];return Yt(d,i,s.from)?[...m,...g,O(B(f,a,n.label-34),n.label-30,c(d),{...u,"text-anchor":"end",fill:h?o.ink:
-o.line}),O(d,n.label-5,c(d),{"font-size":9,"text-anchor":"end",fill:o.grey}),...h?[O(S(e.scores[d],!1),n.score+F.number-
+o.line}),O(d,n.label-5,c(d),{"font-size":9,"text-anchor":"end",fill:o.grey}),...h?[O(A(e.scores[d],!1),n.score+F.number-
 6,c(d),{...u,"text-anchor":"end"}),O(U(e.weights[d],2),n.bar+Math.max(.01,e.weights[d])*n.weight+4,c(d),{"font-size":Math.
 min(10,a),fill:o.grey})]:[]]:[...m,...g.slice(0,1)]})}function ul(t,e,n,o){let r=o.getBoundingClientRect(),[s,a]=[n.clientX-
 r.left,n.clientY-r.top];if(n.target.closest(".heads"))return null;let i=Math.floor((a-e.y(0))/e.height);if(i<0||i>=t.n)return null;
 let l=[e.label,e.product].find(u=>s>=u&&s<u+e.strip);return{key:i,dimension:l===void 0?null:Math.floor((s-l)/e.strip*t.size)}}
 function yh(t,e){return`value ‖v W_O‖ ${R(t.values[e])}, weighted ${R(t.weighted[e])}`}function kh(t,e,{key:n,dimension:o}){
 let{data:r,selection:s}=t,a=r.runs[s.run].tokens,i=[tt("to",At(t,a[s.to],s.to)),tt("from",At(t,a[n],n))],l=n*e.size+o;o!==
-null&&i.push(p("div",{textContent:`dimension ${o}: ${R(e.query[o])} × ${R(e.keys[l])} × ${R(e.scale)} = ${S(e.products[l],
-!1)}`}));let u=!Number.isNaN(e.scores[n]);return i.push(p("div",{textContent:u?`score ${S(e.scores[n],!1)}, weight ${U(e.
+null&&i.push(p("div",{textContent:`dimension ${o}: ${R(e.query[o])} × ${R(e.keys[l])} × ${R(e.scale)} = ${A(e.products[l],
+!1)}`}));let u=!Number.isNaN(e.scores[n]);return i.push(p("div",{textContent:u?`score ${A(e.scores[n],!1)}, weight ${U(e.
 weights[n])}`:"no weight: this key is masked"})),u&&e.values&&i.push(p("div",{textContent:yh(e,n)})),i}function $h(t,e,n,o,r){
 t.addEventListener("pointermove",s=>{let a=ul(n,o,s,t),i=w("tooltip");i.hidden=!a,a&&(i.replaceChildren(...kh(e,n,a)),ae(
 i,s.clientX,s.clientY))}),t.addEventListener("pointerleave",()=>{w("tooltip").hidden=!0}),t.addEventListener("click",s=>{
@@ -1207,7 +1207,7 @@ them."),$h(f,t,o,s,e);let d=h=>a.replaceChildren(wl(h,s,n));return{nodes:[r,f,p(
  ${bl(o)}`})],update:d}}function kl(t,e){let n=Pn(t);if(!n)return null;let o=hl(t,n,e),r=[...ml(t,o),...pl(t,n,o),wl(t,o,
 e)];return{groups:[{x:0,y:0,pictures:dl(n,o),nodes:r}],height:o.y(n.n)+8}}function $l(t){let{data:e,selection:n}=t,o=Pn(
 t),r=$t(e,n.run).heads[Wn(e,n)],s=e.runs[n.run].tokens,[a,i]=[n.to,n.from].map(c=>`${pt(s[c])} (position ${c})`),u=o&&!Number.
-isNaN(o.scores[n.from])?`${a} attends to ${i}: score ${S(o.scores[n.from],!1)}, weight ${U(o.weights[n.from])}.`:o?Ce(a,
+isNaN(o.scores[n.from])?`${a} attends to ${i}: score ${A(o.scores[n.from],!1)}, weight ${U(o.weights[n.from])}.`:o?Ce(a,
 i):xl(t);return{headline:`Layer ${n.layer}, ${r}: ${u}`,meaning:"One token's query with every key.",further:"The product\
 s of their dimensions sum to the score; the softmax of the scores is the attention weight.",place:`layer ${n.layer}`,shown:`\
 attention scores, ${r}, query of ${a}`,remark:"",exact:!1,method:"",note:o?`${gl} ${bl(o)}`:"",file:[`layer${n.layer}`,`\
@@ -1288,7 +1288,7 @@ paper:!1},Bh=430,Hh=270,Dh=4;function qh(){let{theme:t}=document.documentElement
 entries(t.provenance).map(([e,n])=>`${e}: ${n}`).join(" · ")}function Uh(t,e){if(!W(t)&&!ft(t))return Qe(t)?Rs(t):Zt(t,
 0).facts;let n=t.queries.length<t.words.length?`, ${t.queries.length} of them as destinations`:"",o=(r,s)=>`${r} ${s}${r===
 1?"":"s"}`;return[t.model,...e?[]:[t.heading],...t.layered?[o(t.layers.length,"layer")]:[],`${o(t.words.length,t.named?"\
-named position":"token")}${n}`].join(" · ")}function Kh({data:t,selection:e}){let n=Q(t,e),o=n?` ${S(n.value,!1)}${Rt(n)}`:
+named position":"token")}${n}`].join(" · ")}function Kh({data:t,selection:e}){let n=Q(t,e),o=n?` ${A(n.value,!1)}${Rt(n)}`:
 "",r=dt(t,e).name==="overview"&&!n,s=n?n.question:r?fa({data:t,selection:e}):W(t)?`“${dn(t,e.run,300)}”`:t.heading,a=n||
 !W(t)?s+o:dn(t,e.run,60);q(document.querySelector("title"),[a,t.model].filter(Boolean).join(" · ")),q(w("words-read").firstChild,
 s),q(w("answer"),o),q(w("facts"),Uh(t,n||r)),w("facts").title=w("facts").textContent,w("facts").parentElement.classList.

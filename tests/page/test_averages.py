@@ -12,6 +12,7 @@ import torch
 
 from tests.page.screen import Builder, Shower
 from tests.page.test_logit_view import attribution
+from tests.page.test_overview import patching
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads import distributions
 from tl_ffblock.result import Results
@@ -227,6 +228,17 @@ def test_the_last_row_of_streams_by_position_is_the_end() -> None:
     assert block.heading.startswith("End, residual: ")
     heads = average([one.token_maps("heads") for one in prompts], {"first": 0, "END": -1})
     assert page_of(heads).runs[0].blocks["numbers"].maps[0]["rows"] == tuple(map(str, range(prompts[0].n_layers)))
+
+
+def test_the_last_row_of_patched_streams_is_the_end() -> None:
+    """As of streams by position; where only some layers are patched, the last of these is a layer."""
+    tokens = tuple(f"t{at}" for at in range(5))
+    heads = {"head": torch.randn(1, 3, 2, 5), "residual": torch.randn(1, 4, 5)}
+    whole = patching(tokens, measured=heads, layers={"head": (0, 1, 2), "residual": (0, 1, 2, 3)})
+    some = patching(tokens, measured={kind: table[:, :2] for kind, table in heads.items()}, layers={"head": (0, 1), "residual": (0, 1)})  # fmt: skip
+    for result, last in ((whole, "end"), (some, "1")):
+        maps = {one["title"]: one for one in page_of(result).runs[0].blocks["numbers"].maps}
+        assert maps["residual"]["rows"][-1] == last and maps["residual"]["rows"][0] == "0"
 
 
 def test_a_difference_of_averages_is_in_points_and_names_its_sides(

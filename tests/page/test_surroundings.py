@@ -12,6 +12,7 @@ import torch
 from tests.integration.test_results import RESULTS, made
 from tests.page.screen import Builder, Screen, Shower
 from tests.page.test_logit_view import attribution
+from tests.page.test_overview import html_of, of_length
 from tests.page.test_pictures import PAGES
 from tl_ffblock.page import iframe
 
@@ -88,10 +89,14 @@ def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -
     assert set(screen.page.evaluate(covers)) == {"rgba(0, 0, 0, 0)"}  # the cells' canvas lies below
 
 
-def test_a_frame_shows_the_overview_alone(build: Builder, show: Shower) -> None:
-    """No higher than 640 pixels, in thirty layers too; the rest is a click away."""
-    view = build(9, layers=range(30)).show()
-    screen = show(html=f"<!doctype html><body>{view._repr_html_()}", width=1000)
+@pytest.mark.parametrize("width", [640, 830, 1000])
+@pytest.mark.parametrize("n", [9, 41])
+@pytest.mark.parametrize("of", ["text", "target", "two runs with heads"])
+def test_a_frame_shows_the_overview_alone(build: Builder, show: Shower, width: int, n: int, of: str) -> None:
+    """No higher than 640 pixels, in thirty layers too, with heads below the streams; the rest is a click away."""
+    tokens = of_length(build, n).tokens
+    html = build(n, tokens=tokens, layers=range(30)).to_html() if of == "text" else html_of(build, n, of)
+    screen = show(html=f"<!doctype html><body>{iframe(html)._repr_html_()}", width=width)
     frame = screen.page.frame_locator("iframe")
     frame.locator("body[data-state=drawn]").wait_for()
     screen.page.wait_for_timeout(200)

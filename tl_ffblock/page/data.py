@@ -162,7 +162,7 @@ class NumbersBlock:
 
     One of `rows` (name, value, shares by position, sums as pairs of words and share) is an attribution, several are a
     continuation's tokens, drawn as a matrix [target, source]. Each of `maps` is as `shares_map` makes it. Each of `tables`
-    has title, note and entries. `heading` and `facts` head a page that has nothing else.
+    has title, note and entries, and may say that these are not `signed`. `heading` and `facts` head a page that has nothing else.
     """
 
     heading: str = ""
@@ -389,8 +389,10 @@ def shares_map(
     columns: tuple[str, Sequence[str]],
     values: Tensor,
     details: Mapping[str, Any] | None = None,
+    *,
+    signed: bool = True,
 ) -> dict[str, Any]:
-    """A signed map of a `NumbersBlock`.
+    """A map of a `NumbersBlock`.
 
     Args:
         title: Of the map.
@@ -399,9 +401,10 @@ def shares_map(
         columns: Likewise.
         values: [row column].
         details: By "row,column" the names and numbers of what a cell is made of.
+        signed: Whether numbers can be negative; else colours begin at zero.
     """
     named = {"title": title, "note": note, "row": rows[0], "column": columns[0], "rows": rows[1], "columns": columns[1]}
-    return named | {"values": values, "details": details or {}}
+    return named | {"values": values, "details": details or {}, "signed": signed}
 
 
 def graph_page(model: str, block: GraphBlock, tokens: tuple[str, ...], provenance: Mapping[str, str]) -> PageData:

@@ -635,7 +635,8 @@ def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> 
     title = f"{data.heading}: {data.maps[0]['title'].lower()}" if data.maps else data.heading
     named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}
     caption = f"{page.model}. {drawn['note']}"
-    return heat_map(drawn["values"], **named, title=title, signed=True, width=width, caption=caption)
+    signed = bool(drawn.get("signed", True))
+    return heat_map(drawn["values"], **named, title=title, signed=signed, width=width, caption=caption)
 
 
 def _bars_figure(data: NumbersBlock, width: float | None) -> Any:

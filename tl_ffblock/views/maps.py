@@ -791,7 +791,9 @@ def _largest_cell(
     sizes[torch.arange(len(queries)), queries] = 0.0
     late = torch.tensor(queries) >= 2 * len(maps.tokens) // 3
     if maps.causal and row is None and bool(sizes[late].any()):
-        sizes *= late[:, None]  # Early rows have few cells and so large shares, and most of their overview is out of reach.
+        sizes *= late[
+            :, None
+        ]  # Early rows have few cells and so large shares, and most of their overview is out of reach.
     elif not maps.causal:  # So have those of named positions before which there are few others.
         sizes *= (~cells.detach().cpu().isnan()).sum(dim=-1, keepdim=True).double().sqrt()
     special = special_positions(maps.tokens)

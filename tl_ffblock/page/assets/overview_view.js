@@ -18,7 +18,7 @@ import { channelKey, hasMaps } from "./tables.js";
 import { placeTip, tipLine, tokenAt } from "./tooltip.js";
 import { formatTrack } from "./tracks.js";
 
-const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 330, wide: 640, framed: 330, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
+const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 330, wide: 640, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
@@ -35,9 +35,11 @@ export function logitFields({ data, selection }) {
   return hasLogit(data) ? shared : [...shared, "scope", "ref", "refRun", "read", "cells", selection.read === "row" ? "to" : "from"];
 }
 
-/** How high a layer is, so that all of them are seen at once; in a file also those of `below`, heads and neurons below the streams. */
+/** How high a layer is, so that all of them are seen at once; in a file and in a frame also those of `below`, heads and neurons below the streams. */
 function layerHeight(scene, rows, below) {
-  const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) : FRAMED_PAGE ? STREAM.framed : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
+  const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) 
+    : FRAMED_PAGE ? (scene.framed * rows) / (rows + below)
+    : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
   return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 

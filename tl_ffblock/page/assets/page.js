@@ -82,7 +82,7 @@ const TABS = 2;
 /* Beside the choice of two runs. */
 const TABS_OF_RUNS = 1;
 
-const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, framed: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
 /* Pixels that the map beside the overview is wide at most; on paper so few that it has room below the overview. */
 const CLOSE_UP = 430;
@@ -154,6 +154,13 @@ function windowRoom(selection) {
   return (selection.panel || selection.ref === "") && !FRAMED_PAGE && !workbench.paper ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
 }
 
+/* Pixels that a page in a frame of 640 with its border has at most, where it opens at the overview; that its layers have at first and at least. */
+const FRAME = { most: 638, layers: 330, least: 100 };
+
+function heightOfPage() {
+  return Math.ceil(document.body.scrollHeight) + 2;
+}
+
 function sceneNow() {
   const { data, selection } = workbench;
   const scene = sceneOf(data, selection);
@@ -170,7 +177,9 @@ function sceneNow() {
 
 /** Widths that drawings are made for; asked for once, before anything is written. */
 function measure() {
-  workbench.width = byId("figure").clientWidth;
+  const width = byId("figure").clientWidth;
+  if (width !== workbench.width) workbench.framed = FRAME.layers;
+  workbench.width = width;
   workbench.rail = byId("rail").clientWidth;
   workbench.lying = window.innerWidth < 1100;
 }
@@ -184,7 +193,12 @@ function drawView(scene) {
   byId("what").dataset.view = view.name;
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   const fields = view.fields ? view.fields(scene) : [];
-  workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width), () => view.draw(scene, workbench.go, workbench.width));
+  const draw = () => workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width) + scene.framed, () => view.draw(scene, workbench.go, workbench.width));
+  draw();
+  const over = FRAMED_PAGE && view.name === "overview" && !besidesShown() ? heightOfPage() - FRAME.most : 0;
+  if (over <= 0) return;
+  scene.framed = workbench.framed = Math.max(FRAME.least, workbench.framed - over);
+  draw();
 }
 
 /** When the browser has shown what was drawn; of a page that nobody sees soon. */
@@ -201,6 +215,7 @@ function drawFirst(scene) {
   byId("bench").dataset.view = viewNow(scene.data, scene.selection).name;
   measure();
   scene.width = workbench.width;
+  scene.framed = workbench.framed;
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
   byId("reading").hidden = scene.headsBlock !== "" || workbench.view().name === "memories" || (workbench.view().name === "overview" && hasLogit(scene.data));
@@ -337,7 +352,7 @@ workbench.resized = schedule;
 workbench.view = () => viewNow(workbench.data, workbench.scene.selection);
 
 function tellHeight() {
-  if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");
+  if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: heightOfPage() }, "*");
 }
 
 /** To the notebook: what is selected, as Python names it. */

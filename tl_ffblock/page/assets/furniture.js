@@ -164,8 +164,15 @@ const HATCH = "not-reachable";
 /** What fills places that cannot be reached, in a drawing with the pattern below. */
 export const HATCHED = `url(#${HATCH})`;
 
+const NEGATIVE = "negative";
+/** What lies over negative numbers in print, where grey does not tell them from positive ones: both colours are equally light. */
+export const STRIPED = `url(#${NEGATIVE})`;
+
 export function hatchPattern(palette) {
   return svg("defs", {}, [
+    svg("pattern", { id: NEGATIVE, width: 4, height: 4, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, [
+      rectangle(0, 0, 1, 4, palette.ink), rectangle(1, 0, 1, 4, palette.paper),
+    ]),
     svg("pattern", { id: HATCH, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, [
       rectangle(0, 0, 6, 6, palette.out), rectangle(0, 0, 1, 6, palette.hatch),
     ]),

@@ -3,7 +3,7 @@
 import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
-import { HATCHED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
+import { HATCHED, STRIPED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
 import { BOLD, CELL, STRIP, columnRoom, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
   besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
@@ -125,6 +125,8 @@ function logitPictures(scene, place) {
   return pictures;
 }
 
+/* Of the end of the colours: what is told from the paper. */
+const SEEN = 0.05;
 /* Where on its ramp the colour of a band begins, so that narrow ones are seen between edges and on the ground. */
 const FAINTEST = 0.25;
 
@@ -149,7 +151,9 @@ function streamBands(scene, place) {
       if (!(most >= STREAM.least)) continue;
       const middle = frame.left + (column - first + 0.5) * frame.cell.width;
       const band = (across, ink) => rectangle(middle - across / 2, frame.top + row * frame.cell.height, across, frame.cell.height, ink);
-      const parts = [...(before ? [band(most, palette[share > kept ? "gain" : "loss"])] : []), band(wide, bandShade(scene, kept, limit, scale).hex)];
+      const striped = (across, negative) => (scene.striped && negative ? [band(across, STRIPED)] : []);
+      const changed = before ? [band(most, palette[share > kept ? "gain" : "loss"]), ...striped(most, !(share > kept))] : [];
+      const parts = [...changed, band(wide, bandShade(scene, kept, limit, scale).hex), ...striped(wide, kept < 0)];
       if (ends) {
         const [low, high] = ends.map((of) => of[row][column]);
         if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[share < 0 ? "loss" : "gain"] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
@@ -185,7 +189,7 @@ function headArcs(scene, place) {
     const room = frame.top + frame.down - wide / 2 - y; // below the curve's start: with this control point it touches the frame
     const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)) + beside * ARCS.apart, y + room + Math.sqrt(Math.max(0, room * (room - frame.cell.height))));
     const d = `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`;
-    const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
+    const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc", ...(scene.striped && arc.share < 0 ? { "stroke-dasharray": `${wide} ${2 * wide}` } : {}) });
     path.dataset.arc = String(index);
     reach.push(Object.assign(svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide) }), { arc }));
     if (named.length < ARCS.named) named.push(arcName(scene, frame, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
@@ -241,6 +245,14 @@ function logitLayerLabels(scene, place, left, top, rows) {
   });
 }
 
+/** In print stripes over negative heads, but for those that are as pale as the paper. */
+function stripedHeads(scene, { stream, headFrame: { left, top, cell } }) {
+  const { values, limit, scale } = stream.heads;
+  if (!scene.striped || scale !== "signed") return [];
+  const negative = values.flatMap((heads, layer) => heads.flatMap((value, head) => (value < -SEEN * limit ? [[layer, head]] : [])));
+  return negative.map(([layer, head]) => rectangle(left + head * cell.width, top + layer * cell.height, cell.width, cell.height, STRIPED));
+}
+
 /** Axes, frames and names that stay while layer and token change. */
 function logitSurroundings(scene, place) {
   const { palette } = scene;
@@ -255,7 +267,7 @@ function logitSurroundings(scene, place) {
   if (strip !== null) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
   if (heads) {
     const every = Math.max(1, Math.ceil(16 / headFrame.cell.width));
-    nodes.push(text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
+    nodes.push(...stripedHeads(scene, place), text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
     for (let head = 0; head < heads; head += every) nodes.push(text(stream.heads.names[head], headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
   }
   if (neuronFrame) nodes.push(text("largest neurons", neuronFrame.left, neuronFrame.top - 20, grey), ...neuronMarks(scene, place));
@@ -301,12 +313,13 @@ function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, 
   const gradient = isBanded({ frame }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
   const bar = { x: frame.left, y, width, height: 9 };
-  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, { "font-size": 11, fill: scene.palette.ink })];
+  const stripes = (x, across, at) => (scene.striped ? [rectangle(x, at, across, 9, STRIPED)] : []);
+  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), ...(ink === "loss" ? stripes(x, 10, line) : []), text(words, x + 14, line + 9, { "font-size": 11, fill: scene.palette.ink })];
   const added = scene.selection.run === scene.selection.refRun ? "more than before" : "more";
   const fits = frame.across - width > 190;
   const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
-    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }),
+    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...(scale === "signed" ? stripes(bar.x, width / 2, y) : []),
     ...scaleTicks(scene, bar, { limit, top, scale }, (value, last) => formatRough(value, Boolean(asShare)) + (last ? unit : "")),
     ...(before && isBanded({ frame }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
   ];

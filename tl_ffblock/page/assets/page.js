@@ -165,7 +165,7 @@ function sceneNow() {
   const { data, selection } = workbench;
   const scene = sceneOf(data, selection);
   scene.palette = workbench.palette;
-  scene.paper = scene.inLine = workbench.paper;
+  scene.paper = scene.inLine = scene.striped = workbench.paper;
   scene.ratio = scene.paper ? PAPER_RATIO : Math.min(3, window.devicePixelRatio || 1);
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];

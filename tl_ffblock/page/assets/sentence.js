@@ -47,6 +47,7 @@ function paintChip(scene, node, column, profiles, limits) {
     const value = profiles[side][column];
     return Number.isNaN(value) ? null : shadeOf(palette, value, limits[side], maps[side].scale, scene.selection.root);
   };
+  node.classList.toggle("negative", maps[profiles.length - 1].scale === "signed" && ground < 0);
   colourChip(node, shadeAt(profiles.length - 1), profiles.length > 1 && shadeAt(0));
 }
 

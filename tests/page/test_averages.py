@@ -12,6 +12,7 @@ import torch
 
 from tests.page.screen import Builder, Shower
 from tests.page.test_logit_view import attribution
+from tests.page.test_overview import patching
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads import distributions
 from tl_ffblock.result import Results
@@ -131,6 +132,22 @@ def test_the_page_states_the_shares_that_the_prompts_have(show: Shower, prompts:
     assert screen.problems == []
 
 
+def test_colours_of_named_positions_end_at_the_largest_share(show: Shower, prompts: list[ContributionMaps]) -> None:
+    """Rows of few names are no rows of few tokens: none is beyond the scale. The page opens at the last name."""
+    mean = average(prompts, {"A": 0, "IO": [1, 2, 3], "S1": 2, "S2": [3, 4, 5], "END": -1})
+    most = 100 * float(mean.as_shares()["AtbLnFf", 8].nan_to_num(0).max())
+    few = mean.as_shares()["AtbLnFf", 8][:3].nan_to_num(0).max()
+    assert 100 * float(few) == most, "the largest is in a row of less than three others"
+    screen = show(html=mean.to_html(layer=8, channel="AtbLnFf"))
+    screen.settle()
+    legend = "Array.from(document.querySelectorAll('.panel svg text'), (text) => text.textContent)"
+    said = screen.page.evaluate(legend)
+    assert not [words for words in said if "≥" in words or "Colours end" in words]
+    assert 0.6 * most < max(percents(" ".join(said))) <= most
+    assert screen.page.locator("#sentence .chip[aria-selected=true]").inner_text().startswith("END")
+    assert page_of(mean).start.to == 4
+
+
 def test_the_ends_of_shares_are_those_of_their_interval(show: Shower, prompts: list[ContributionMaps]) -> None:
     """And the maps themselves stand beside them, in their own unit."""
     mean = average(prompts, PLACES)
@@ -211,6 +228,17 @@ def test_the_last_row_of_streams_by_position_is_the_end() -> None:
     assert block.heading.startswith("End, residual: ")
     heads = average([one.token_maps("heads") for one in prompts], {"first": 0, "END": -1})
     assert page_of(heads).runs[0].blocks["numbers"].maps[0]["rows"] == tuple(map(str, range(prompts[0].n_layers)))
+
+
+def test_the_last_row_of_patched_streams_is_the_end() -> None:
+    """As of streams by position; where only some layers are patched, the last of these is a layer."""
+    tokens = tuple(f"t{at}" for at in range(5))
+    heads = {"head": torch.randn(1, 3, 2, 5), "residual": torch.randn(1, 4, 5)}
+    whole = patching(tokens, measured=heads, layers={"head": (0, 1, 2), "residual": (0, 1, 2, 3)})
+    some = patching(tokens, measured={kind: table[:, :2] for kind, table in heads.items()}, layers={"head": (0, 1), "residual": (0, 1)})  # fmt: skip
+    for result, last in ((whole, "end"), (some, "1")):
+        maps = {one["title"]: one for one in page_of(result).runs[0].blocks["numbers"].maps}
+        assert maps["residual"]["rows"][-1] == last and maps["residual"]["rows"][0] == "0"
 
 
 def test_a_difference_of_averages_is_in_points_and_names_its_sides(

@@ -11,6 +11,7 @@ import torch
 from tests.page.node import needs_node, payload, run
 from tests.page.screen import COLLIDING, Builder, Shower
 from tests.page.test_logit_view import HEADS, LAYERS, attribution
+from tests.page.test_scores import made
 from tl_ffblock.errors import InputError
 from tl_ffblock.interventions import ActivationPatching, ContributionSweep
 from tl_ffblock.results.average import average
@@ -20,56 +21,129 @@ from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.views import page_of
 
 BEFORE = """() => {
-    const cells = document.querySelector("#figure .logit");
-    const frame = cells.querySelector("svg > rect[fill=none]").getBoundingClientRect();
-    const own = new Set(Array.from(document.querySelectorAll("bdi"), (node) => node.textContent));
-    const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 0 && node.getBoundingClientRect().top < frame.top && !node.closest("#why");
+    const first = document.querySelector("#figure .logit > svg > rect[fill=none], #figure .cells canvas, #figure canvas, #figure svg");
+    const { top } = first.getBoundingClientRect();
+    const own = new Set(Array.from(document.querySelectorAll("main bdi"), (node) => node.textContent.trim()));
+    const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 0 && node.getBoundingClientRect().top < top && !node.closest("#why");
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     const words = [];
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
         const said = node.textContent.trim();
-        const token = own.has(said) || node.parentElement.closest(".tokens") || /^[0-9]+$/.test(said) || (node.parentElement.closest("svg") && said.includes("t"));
-        if (said && !token && node.parentElement.closest("body > header, main") && seen(node.parentElement)) words.push(...said.split(/\\s+/));
+        const parent = node.parentElement;
+        const token = own.has(said) || parent.closest(".tokens, option, .unseen, #data, script") || /^[0-9]+$/.test(said) || (parent.closest("svg") && said.endsWith("…"));
+        if (said && !token && seen(parent)) words.push(...said.split(/\\s+/));
     }
-    const controls = Array.from(document.querySelectorAll("header button, header input, main button, main select, main input, main summary")).filter(seen);
-    return { top: frame.top, words: words.length, controls: controls.map((node) => node.id || node.textContent) };
+    const controls = Array.from(document.querySelectorAll("button:not(.grid-cell), input, select, summary, a[href]")).filter(seen);
+    return { top, words: words.length, said: words.join(" "), controls: controls.map((node) => node.id || node.textContent) };
 }"""
 """Of a page at its opening: where the first cell is, words that are not the text's own, controls above it."""
+TEXT = (
+    "<|im_start|>", "The", " committee", " met", " on", " Tuesday", " to", " discuss", " the", " budget", " for", " the", " coming",
+    " year", ".", " Several", " members", " argued", " that", " the", " library", " should", " receive", " more", " money", ",",
+)  # fmt: skip
+"""A text as readers have it: a long special token first, and words of several lengths."""
 
 
 def of_length(build: Builder, n: int) -> ContributionMaps:
     """Maps of a text of so many tokens."""
-    return build(n, tokens=tuple(f"token{at}" for at in range(n)), layers=range(LAYERS))
+    return build(n, tokens=tuple(TEXT[at % len(TEXT)] for at in range(n)), layers=range(LAYERS))
+
+
+def with_heads(maps: ContributionMaps) -> ContributionMaps:
+    """With two heads, each half of the maps."""
+    cells = {scope: torch.stack([values / 2] * 2, 1) for scope, values in maps.values.items()}
+    return dataclasses.replace(maps, heads=HeadTable(cells, maps.layers, ("head 0", "head 1")))
+
+
+def html_of(build: Builder, n: int, of: str) -> str:
+    """A page of so many tokens: of a target, a text, of two runs, of means."""
+    maps = dataclasses.replace(of_length(build, n), model="before")
+    one = attribution(maps.tokens, model="before")
+    other = dataclasses.replace(one, tokens=one.tokens / 2, residual=one.residual / 2, value=4.0)
+    after = dataclasses.replace(maps * 2.0, model="after")
+    pages: dict[str, Any] = {
+        "target": lambda: maps.to_html(beside=(one,)),
+        "text": lambda: maps.to_html(),
+        "text without order": lambda: build(n, tokens=maps.tokens, layers=range(LAYERS), causal=False).to_html(),
+        "two runs": lambda: maps.to_html(against=after),
+        "two runs with heads": lambda: with_heads(maps).to_html(against=with_heads(after)),
+        "difference": lambda: (maps - 0.5 * maps).to_html(),
+        "two targets": lambda: one.to_html(against=other),
+        "mean": lambda: average([maps, 2.0 * maps]).to_html(),
+        "heads": lambda: with_heads(maps).to_html(view="heads"),
+        "all heads": lambda: with_heads(maps).to_html(view="all"),
+        "scores": lambda: made(maps.tokens).to_html(layer=2),
+    }
+    html: str = pages[of]()
+    return html
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("n", [9, 41])
-@pytest.mark.parametrize("of", ["target", "text", "two runs", "difference", "two targets"])
+@pytest.mark.parametrize("n", [9, 15, 41, 130])
+@pytest.mark.parametrize("of", ["target", "text", "text without order", "two runs", "two runs with heads", "difference", "two targets", "mean"])  # fmt: skip
 def test_little_stands_before_the_first_cell(build: Builder, show: Shower, n: int, of: str) -> None:
     """At 1280 x 900 it is above 260 px, after at most 80 words and 8 controls, with a target, without, of two runs or targets, and of their difference.
 
     The question has one line.
     """
-    maps = dataclasses.replace(of_length(build, n), model="before")
-    beside = {"beside": (attribution(maps.tokens, model="before"),)} if of == "target" else {}
-    beside |= {"against": dataclasses.replace(maps * 2.0, model="after")} if of == "two runs" else {}
-    context = {"viewport": {"width": 1280, "height": 900}}
+    screen = show(html=html_of(build, n, of), context={"viewport": {"width": 1280, "height": 900}})
+    screen.settle()
     if of == "two targets":
-        one = attribution(maps.tokens)
-        html = one.to_html(
-            against=dataclasses.replace(one, tokens=one.tokens / 2, residual=one.residual / 2, value=4.0)
-        )
-        screen = show(html=html, context=context, address="#run=2")
-        screen.settle()
-    else:
-        screen = show(maps - 0.5 * maps if of == "difference" else maps, view="overview", context=context, **beside)
-    assert screen.page.locator("#pair").is_visible() == of.startswith("two")
+        screen.go("#run=2")
+    assert screen.page.locator("#pair").is_visible() == (of.startswith("two") or of == "mean")
     assert screen.page.locator("h1").bounding_box()["height"] < 32
     found = screen.page.evaluate(BEFORE)
-    assert found["top"] < 260
-    assert found["words"] <= 80
+    assert found["top"] <= 260
+    assert found["words"] <= 80, found["said"]
     assert len(found["controls"]) <= 8, found["controls"]
     assert screen.problems == [] and screen.overflow() <= 0
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("of", ["heads", "all heads", "scores"])
+def test_views_of_heads_say_little_before_their_cells(build: Builder, show: Shower, of: str) -> None:
+    """At most 80 words, and as many controls as choose heads and eight more; what else there is to say is in the help."""
+    screen = show(html=html_of(build, 9, of), context={"viewport": {"width": 1280, "height": 900}})
+    screen.settle()
+    found = screen.page.evaluate(BEFORE)
+    assert found["top"] <= 260 and found["words"] <= 80, found["said"]
+    choosing = screen.page.locator("#figure .toggles :is(button, select)").count()
+    assert len(found["controls"]) <= 8 + choosing, found["controls"]
+    screen.page.locator("#help-mode").click()
+    said = screen.page.locator("#help-drawn").inner_text()
+    assert said.startswith(screen.page.locator("#meaning").inner_text()) and said.count(".") > 1
+
+
+LINES = """(selector) => {
+    const host = document.querySelector(selector);
+    const box = host.getBoundingClientRect();
+    const chips = Array.from(host.children, (chip) => chip.getBoundingClientRect());
+    const sliced = chips.filter(({ top, bottom }) => bottom > box.top + 1 && top < box.bottom - 1 && (top < box.top - 0.6 || bottom > box.bottom + 0.6));
+    const read = host.querySelector("[aria-selected=true], [aria-current=true]").getBoundingClientRect();
+    return { sliced: sliced.length, read: read.top >= box.top - 1 && read.bottom <= box.bottom + 1, scrolls: host.scrollHeight > host.clientHeight };
+}"""
+"""Of the sentence: how many of its tokens are in sight in part, whether the one that is read is, whether there are more."""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [380, 1280])
+@pytest.mark.parametrize("n", [15, 41, 130])
+@pytest.mark.parametrize("of", ["target", "text"])
+def test_the_sentence_shows_the_token_that_is_read_in_whole_lines(build: Builder, show: Shower, n: int, of: str, width: int) -> None:  # fmt: skip
+    """At the opening, at a token in its middle, and after scrolling by hand."""
+    screen = show(html=html_of(build, n, of), width=width)
+    screen.settle()
+    selector = ".attributed" if of == "target" else "#sentence"
+    for address in ("", f"#to={n // 2}&from=0", f"#to={n - 1}&from=0", "#to=1&from=0"):
+        if address:
+            screen.go(address)
+        screen.page.wait_for_timeout(50)
+        found = screen.page.evaluate(LINES, selector)
+        assert found["sliced"] == 0 and found["read"], address
+    assert found["scrolls"] or n < 41
+    screen.page.locator(selector).evaluate("(host) => { host.scrollTop = 37; }")
+    screen.page.wait_for_timeout(150)
+    assert screen.page.evaluate(LINES, selector)["sliced"] == 0
 
 
 def by_hand(maps: ContributionMaps, scope: str, query: int) -> np.ndarray:
@@ -255,6 +329,48 @@ def test_changes_stand_beside_their_layers(build: Builder, show: Shower, asked: 
     assert np.corrcoef(shown.ravel(), values.ravel())[0, 1] > 0.98
 
 
+@pytest.mark.browser
+def test_columns_of_sizes_are_not_called_changes(build: Builder, show: Shower) -> None:
+    """Beside a difference they are sizes by scope, beside maps changes by step."""
+    maps = of_length(build, 9)
+    for shown, heading in ((maps, "change"), (maps - 0.5 * maps, "size")):
+        texts = show(shown, view="overview").page.locator(".logit > svg > text").all_text_contents()
+        assert (heading in texts) and not {"change", "size"} - {heading} & set(texts), heading
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("n", [9, 41, 130])
+def test_arcs_stay_in_their_frame(build: Builder, show: Shower, n: int) -> None:
+    """Those of the last layer and of far tokens as well, however many are below each other."""
+    maps = of_length(build, n)
+    edges = torch.zeros(LAYERS, HEADS, n, n)
+    edges[-1, :, -1, :4] = 9.0
+    result = attribution(maps.tokens, parts={**attribution(maps.tokens).parts, "edges": edges})
+    screen = show(maps, view="overview", beside=result)
+    script = """() => {
+        const frame = document.querySelector(".logit > svg > rect[fill=none]").getBBox();
+        return Array.from(document.querySelectorAll(".logit path.arc"), (arc) => {
+            const box = arc.getBBox();
+            return frame.y + frame.height - box.y - box.height - Number(arc.getAttribute("stroke-width")) / 2;
+        });
+    }"""
+    room = screen.page.evaluate(script)
+    assert len(room) > 3 and min(room) >= -0.1
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_causal_page_opens_late(build: Builder, signed: bool) -> None:
+    """In the last third of the text, where at most a third of the overview is out of reach; at the token that is asked for."""
+    for n in (4, 15, 41):
+        maps = of_length(build, n)
+        maps = maps - 0.5 * maps if signed else maps
+        assert page_of(maps).start.to >= 2 * n // 3
+        asked = page_of(maps, query=2).start
+        assert (asked.to, asked.from_) in {(2, 0), (2, 1)}
+    early = build(15, queries=(1, 2, 3))
+    assert page_of(early).start.to in (1, 2, 3)
+
+
 ARCS = """() => Array.from(document.querySelectorAll(".logit path.arc"), (path) => {
     const [x, y, , , end, below] = path.getAttribute("d").match(/-?[\\d.]+/g).map(Number);
     const { layer, head, query, key, share } = path.arc;
@@ -271,16 +387,16 @@ def test_the_words_are_of_what_is_drawn(build: Builder, show: Shower, asked: boo
     maps = build(n, layers=range(LAYERS), scopes=("AtbLn", "AtbLnFf"))
     beside = (attribution(maps.tokens),) if asked else ()
     screen = show(maps, view="overview", beside=beside, query=30, layer=1)
-    said = screen.page.locator("#meaning").inner_text
+    said, help_says = screen.page.locator("#meaning").inner_text, screen.page.locator("#help-drawn").text_content
     bands = screen.page.locator(".logit [data-share]")
     cells, wide = ("Colour: ", "Width and colour: ") if asked else ("Cells: ", "Bands: ")
     assert bands.count() == 0 and said().startswith(cells)
     if not asked:
-        assert "vector length, as a share of the lengths from all other tokens" in said()
-        assert "Orange" not in said() and "Zoom in" in said()
+        assert "vector length, as a share of all other tokens'" in said()
+        assert "Orange" not in help_says() and "Zoom in" in help_says()
     screen.go("#zoom=0-30,0-30")
     assert bands.count() > 0 and said().startswith(wide)
-    assert asked or "Orange: more than before; violet: less." in said()
+    assert asked or "Orange: more than before; violet: less." in help_says()
     screen.page.locator("#figure-mode").click()
     screen.page.locator("#figure-size").select_option("slide")
     assert wide in screen.page.locator("#caption").inner_text()
@@ -296,9 +412,9 @@ def test_the_words_are_of_what_is_drawn(build: Builder, show: Shower, asked: boo
 @pytest.mark.parametrize(
     ("changes", "amount"),
     [
-        ({"cells": "row"}, "vector length, as a share of the lengths from all tokens."),
+        ({"cells": "row"}, "vector length, as a share of all tokens'."),
         ({"cells": "none"}, "vector length."),
-        ({"cells": "column", "read": "column"}, "a share of the lengths from the same token."),
+        ({"cells": "column", "read": "column"}, "a share of the same token's to all."),
     ],
 )
 def test_a_band_is_a_length(build: Builder, changes: dict[str, str], amount: str) -> None:
@@ -461,7 +577,7 @@ def test_what_was_measured_of_another_text_is_refused(build: Builder) -> None:
     )
     with pytest.raises(InputError, match="contribution sweep is of several prompts, the first of 6 tokens"):
         maps.to_html(beside=several)
-    corrupted = patching(maps.tokens, labels=("token0→other", *maps.tokens[1:]), replacement="run")
+    corrupted = patching(maps.tokens, labels=(f"{maps.tokens[0]}→other", *maps.tokens[1:]), replacement="run")
     sent = payload(maps, beside=corrupted)["runs"][0]["blocks"]["effects"]
     assert sent["short"] == "if replaced" and sent["tables"]["head"]["axes"] == [[1, 2], [0, 1], list(range(6))]
 
@@ -559,9 +675,7 @@ def said_of(texts: list[str]) -> bool:
 def test_what_is_said_above_the_heads_is_whole(build: Builder, show: Shower, width: int) -> None:
     """Few heads are narrower than the words above them, which were cut at the picture's edge and ran into the neurons'."""
     maps = of_length(build, 41)
-    cells = {scope: torch.stack([values] * 2, 1) for scope, values in maps.values.items()}
-    heads = dataclasses.replace(maps, heads=HeadTable(cells, maps.layers, ("head 0", "head 1")))
-    for html in (attribution(maps.tokens).to_html(), heads.to_html()):
+    for html in (attribution(maps.tokens).to_html(), with_heads(maps).to_html()):
         screen = show(html=html, width=width)
         screen.settle()
         said = screen.page.locator(".logit text", has_text="heads").bounding_box()
@@ -579,7 +693,7 @@ def test_averages_have_the_ends_of_their_intervals(build: Builder) -> None:
         """
         const scene = await scened({ to: 2, scope: "AtbLnFf" });
         const { ends, rows } = streamOf(scene);
-        return { ends: ends.map((rows) => rows.map(plain)), mean: rows.map(plain), runs: intervalRuns(scene.data), said: takenWords(scene).meaning };
+        return { ends: ends.map((rows) => rows.map(plain)), mean: rows.map(plain), runs: intervalRuns(scene.data), said: takenWords(scene).further };
         """,
         payload=data,
     )

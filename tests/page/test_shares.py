@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.integration.test_results import made
 from tests.page.screen import Screen, Shower
+from tests.page.test_scores import made as scores
 from tl_ffblock.attribution import Attribution, ContinuationAttribution
 from tl_ffblock.numerals import significant, typographic
+from tl_ffblock.page import NumbersBlock, numbers_page, page, shares_map
 from tl_ffblock.results.tokens import visible
 
 pytestmark = pytest.mark.browser
@@ -204,3 +207,60 @@ def test_numbers_are_saved_as_files(show: Shower) -> None:
     assert b"Heads" in screen.save("svg")[1]
     assert screen.save("png")[1].startswith(b"\x89PNG")
     assert screen.problems == []
+
+
+@pytest.mark.parametrize("width", [380, 1280, 1800, 2200])
+@pytest.mark.parametrize("count", [2, 5])
+def test_every_column_of_a_map_is_in_sight(show: Shower, width: int, count: int) -> None:
+    """Maps of fifteen tokens are drawn for the columns that they are laid out in, however wide the window."""
+    places = tuple(f" word{at}@{at}" for at in range(15))
+    values = torch.randn(12, 15, generator=torch.Generator().manual_seed(0))
+    rows = ("layer", tuple(map(str, range(12))))
+    maps = tuple(shares_map(f"map {at}", "", rows, ("position", places), values) for at in range(count))
+    screen = opened(show, page(numbers_page("tiny", NumbersBlock("many", maps=maps)), circuitsvis=False), width)
+    beyond = "Array.from(document.querySelectorAll('.share-map'), (host) => host.scrollWidth - host.clientWidth)"
+    assert max(screen.page.evaluate(beyond)) <= 0 and screen.overflow() <= 0
+    blocks = screen.page.locator(".number-blocks > section")
+    tops = {round(blocks.nth(at).bounding_box()["y"]) for at in range(count)}
+    assert len(tops) < count or width < 1100, "beside each other where there is room"
+
+
+def test_numbers_without_signs_have_one_colour_and_no_plus(show: Shower) -> None:
+    """A logit lens: entropies and probabilities begin at zero; names over its one column are whole."""
+    screen = opened(show, made("LogitLens").to_html())
+    assert screen.page.locator("h1").inner_text().startswith("Logit lens: ")
+    entropy = screen.page.locator(".number-blocks > section", has_text="Entropy").locator(".share-scale").inner_text()
+    assert "−" not in entropy and "+" not in entropy and entropy.startswith("0")
+    assert "+" not in "".join(screen.page.locator(".share-table td:last-child").all_inner_texts())
+    beyond = """Array.from(document.querySelectorAll(".share-map svg"), (drawing) => Array.from(drawing.querySelectorAll("text"),
+        (text) => text.getBoundingClientRect().right - drawing.getBoundingClientRect().right)).flat()"""
+    assert max(screen.page.evaluate(beyond)) <= 0
+
+
+def test_correlations_and_falls_of_a_masking_test_have_scales_of_their_own(show: Shower) -> None:
+    """Spearman's rho at most 1, logits as large as they are; no heading has an interval that is not there."""
+    result = made("Faithfulness")
+    screen = opened(show, result.to_html())
+    ends = {}
+    for title, measures in (("Rank correlation", ["correlation"]), ("Fall of the target", ["MoRF", "LeRF", "area"])):
+        frame = result.to_dataframe()
+        ends[title] = frame[frame["measure"].isin(measures)]["value"].abs().max()
+        said = (
+            screen.page.locator(f".number-blocks > section:has(h2:text-is('{title}'))")
+            .locator(".share-scale")
+            .inner_text()
+        )
+        assert number(said.split("+")[1]) == pytest.approx(ends[title], rel=6e-3)
+    assert len(set(ends.values())) == 2
+    assert "nan" not in screen.page.locator("body").inner_text() and "nan" not in str(result)
+
+
+def test_what_stands_over_the_rail_is_whole(show: Shower) -> None:
+    """Of few heads, whose columns are narrower than the words above them."""
+    tokens = ("a", "b", "c", "d")
+    screen = opened(show, scores(tokens).to_html(layer=2))
+    beyond = """() => {
+        const rail = document.querySelector(".rail svg");
+        return Math.max(...Array.from(rail.querySelectorAll("text"), (text) => text.getBoundingClientRect().right - rail.getBoundingClientRect().right));
+    }"""
+    assert screen.page.evaluate(beyond) <= 0

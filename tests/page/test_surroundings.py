@@ -12,6 +12,7 @@ import torch
 from tests.integration.test_results import RESULTS, made
 from tests.page.screen import Builder, Screen, Shower
 from tests.page.test_logit_view import attribution
+from tests.page.test_overview import html_of, of_length
 from tests.page.test_pictures import PAGES
 from tl_ffblock.page import iframe
 
@@ -72,6 +73,32 @@ def test_paper_holds_the_difference_and_the_colours(build: Builder, show: Shower
     assert screen.page.locator(".toolbar").is_visible() and screen.problems == []
 
 
+def test_print_without_colour_tells_negative_from_positive(build: Builder, show: Shower) -> None:
+    """Gain and loss are equally light: in print and in files for paper negative bands, heads and chips are striped, on the screen none."""
+    screen = show(html=html_of(build, 9, "target"))
+    screen.settle()
+    page, striped = screen.page, "document.querySelectorAll('.logit > svg > rect[fill=\"url(#negative)\"]').length"
+    result = attribution(of_length(build, 9).tokens)
+    chips = "Array.from(document.querySelectorAll('.attributed .chip'), (chip) => getComputedStyle(chip).backgroundImage !== 'none')"
+    assert page.evaluate(striped) == 0 and not any(page.evaluate(chips))
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    heads = result.heads.sum(dim=-1)
+    fewest = int((heads < -0.05 * heads.abs().max()).sum()) + int((result.residual < -0.5).sum())
+    assert page.evaluate(striped) >= fewest > 0
+    assert page.evaluate(chips) == (result.token_attributions < 0).tolist()
+    page.emulate_media(media="screen")
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(striped) == 0
+    for size, there in (("page", True), ("screen", False)):
+        if page.locator("#figure-tools").is_hidden():
+            page.locator("#figure-mode").click()
+            screen.settle()
+        page.locator("#figure-size").select_option(size)
+        assert ('fill="url(#negative)"' in screen.save("svg")[1].decode()) == there
+    assert screen.problems == []
+
+
 def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -> None:
     """In forced colours the sentence keeps its own, and what is pressed has an outline."""
     screen = show(build(6), context={"forced_colors": "active"})
@@ -88,10 +115,14 @@ def test_high_contrast_keeps_colours_and_choices(build: Builder, show: Shower) -
     assert set(screen.page.evaluate(covers)) == {"rgba(0, 0, 0, 0)"}  # the cells' canvas lies below
 
 
-def test_a_frame_shows_the_overview_alone(build: Builder, show: Shower) -> None:
-    """No higher than 640 pixels, in thirty layers too; the rest is a click away."""
-    view = build(9, layers=range(30)).show()
-    screen = show(html=f"<!doctype html><body>{view._repr_html_()}", width=1000)
+@pytest.mark.parametrize("width", [640, 830, 1000])
+@pytest.mark.parametrize("n", [9, 41])
+@pytest.mark.parametrize("of", ["text", "target", "two runs with heads"])
+def test_a_frame_shows_the_overview_alone(build: Builder, show: Shower, width: int, n: int, of: str) -> None:
+    """No higher than 640 pixels, in thirty layers too, with heads below the streams; the rest is a click away."""
+    tokens = of_length(build, n).tokens
+    html = build(n, tokens=tokens, layers=range(30)).to_html() if of == "text" else html_of(build, n, of)
+    screen = show(html=f"<!doctype html><body>{iframe(html)._repr_html_()}", width=width)
     frame = screen.page.frame_locator("iframe")
     frame.locator("body[data-state=drawn]").wait_for()
     screen.page.wait_for_timeout(200)

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
+from tests.page.screen import build_result
 from tl_ffblock.results.figures import Spread, layer_lines, layer_panels
 from tl_ffblock.results.tokens import told_apart
 from tl_ffblock.views.figures import lines, scatter
@@ -78,6 +79,18 @@ def test_a_heat_map_has_the_numbers_and_labels_of_its_table() -> None:
         assert [text.get_text() for text in place.get_xticklabels()] == ["1", "2"]
         assert -place.images[0].norm.vmin == place.images[0].norm.vmax
     assert ffb.heat_map(cells.abs()).axes[0].images[0].norm.vmin == 0
+
+
+def test_a_scale_of_shares_is_in_per_cent_and_of_their_change_in_points() -> None:
+    """A share that goes from 10 % to 4 % changes by 6 points, and by 60 %."""
+    figure = build_result(6).figure(layer=0, scope="AtbLnFf", against="AtbLn")
+    figure.canvas.draw()
+    shares, change = (place for place in figure.axes if place.get_label() == "<colorbar>")
+    said = [[tick.get_text() for tick in place.get_xticklabels()] for place in (shares, change)]
+    assert all(words.endswith(" %") for words in said[0]) and shares.get_xlabel() == ""
+    assert not any("%" in words for words in said[1]) and change.get_xlabel() == "points"
+    ends = figure.axes[2].images[0].get_clim()
+    assert max(abs(float(words.replace("\u2212", "-"))) for words in said[1]) == pytest.approx(100 * ends[1], rel=0.5)
 
 
 def test_pictures_of_a_result_are_of_its_numbers() -> None:

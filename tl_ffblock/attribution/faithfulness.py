@@ -129,7 +129,7 @@ class Faithfulness(Result):
         shown: list[Measure] = ["correlation", "area", *(("cause",) if causes else ())]
         lines = {"": "  ".join(f"{measure:>20}" for measure in shown)}
         for method in self.methods:
-            cells = ("{:6.2f} [{:5.2f}, {:5.2f}]".format(*self.mean(measure, method)) for measure in shown)
+            cells = (_with_interval(*self.mean(measure, method)) for measure in shown)
             lines[method] = "  ".join(f"{cell:>20}" for cell in cells)
         for method, reason in self.unranked.items():
             without = int(self._row("area", method).isnan().sum())
@@ -144,6 +144,11 @@ class Faithfulness(Result):
                 f"method={brief(method)}: expected one of {', '.join(map(repr, self.methods))}. {meant}".rstrip()
             )
         return self.by_prompt[measure][self.methods.index(method)]
+
+
+def _with_interval(value: float, low: float, high: float) -> str:
+    """The number with the ends of its interval, which one prompt does not have."""
+    return f"{value:6.2f}" if math.isnan(low) else f"{value:6.2f} [{low:5.2f}, {high:5.2f}]"
 
 
 def _summary(values: Float[Tensor, " prompt"]) -> tuple[float, float, float]:

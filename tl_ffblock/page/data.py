@@ -160,7 +160,8 @@ class NumbersBlock:
     """Numbers by component: attributions by position, maps with rows such as layers, tables.
 
     One of `rows` (name, value, attributions by position, sums as pairs of name and number) is an attribution. Several are tokens of a
-    continuation, drawn as a matrix [target source]. `maps` are from `shares_map`. Each of `tables` has title, note and entries.
+    continuation, drawn as a matrix [target source]. `maps` are from `shares_map`. Each of `tables` has title, note and entries, and may
+    say that its numbers are not `signed`.
     `heading` and `facts` are the head of a page without other blocks.
     """
 
@@ -389,8 +390,10 @@ def shares_map(
     columns: tuple[str, Sequence[str]],
     values: Tensor,
     details: Mapping[str, Any] | None = None,
+    *,
+    signed: bool = True,
 ) -> dict[str, Any]:
-    """A signed map of a `NumbersBlock`.
+    """A map of a `NumbersBlock`.
 
     Args:
         title: Title of the map.
@@ -399,9 +402,10 @@ def shares_map(
         columns: Name of the column axis, and labels of the columns.
         values: Numbers [row column].
         details: By "row,column": names and numbers of a cell's details.
+        signed: Whether numbers can be negative; otherwise colours begin at zero.
     """
     named = {"title": title, "note": note, "row": rows[0], "column": columns[0], "rows": rows[1], "columns": columns[1]}
-    return named | {"values": values, "details": details or {}}
+    return named | {"values": values, "details": details or {}, "signed": signed}
 
 
 def graph_page(model: str, block: GraphBlock, tokens: tuple[str, ...], provenance: Mapping[str, str]) -> PageData:

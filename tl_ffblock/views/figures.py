@@ -248,7 +248,7 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
         _label(place.set_yticks, rows if left else [""] * len(rows), high)
         if number != 1:
             both = numbers if number else np.concatenate([each for _, each, *_ in panels[:2]])
-            _scale(figure, image, both, bars[number], percent)
+            _scale(figure, image, both, bars[number], percent, points=two_ends)
     layer = f"Layer {start.layer}: " if data.layered else ""
     unit = "share of the row's sum over other tokens" if percent else block.labels["unit"]
     said = f"{data.model}. Row: destination; column: source. Cell: {unit}."
@@ -308,7 +308,8 @@ def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> 
     _label(place.set_xticks, [name.removeprefix("head ") for name in names], wide - 0.6, at=at)
     place.set(xlabel="head", ylabel="layer")
     place.spines[:].set_visible(False)
-    _scale(figure, image, cells, {"ax": [place]}, bool(block.labels["shares"]))
+    percent, points = bool(block.labels["shares"]), bool(block.labels["signed"])
+    _scale(figure, image, cells, {"ax": [place]}, percent, points=points)
     said = f"{data.model}. Each small map: rows are destinations, columns sources. Cell: {block.labels['unit']}."
     return _framed(figure, f"All heads: {block.labels['title']}", said)
 
@@ -647,7 +648,8 @@ def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> 
     title = f"{data.heading}: {data.maps[0]['title'].lower()}" if data.maps else data.heading
     named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}
     caption = f"{page.model}. {drawn['note']}"
-    return heat_map(drawn["values"], **named, title=title, signed=True, width=width, caption=caption)
+    signed = bool(drawn.get("signed", True))
+    return heat_map(drawn["values"], **named, title=title, signed=signed, width=width, caption=caption)
 
 
 def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
@@ -830,9 +832,17 @@ def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "
 
 
 def _scale(
-    figure: Any, image: Any, cells: Cells, where: Mapping[str, Any], percent: bool, unit: str = "", ticks: int = 4
+    figure: Any,
+    image: Any,
+    cells: Cells,
+    where: Mapping[str, Any],
+    percent: bool,
+    unit: str = "",
+    ticks: int = 4,
+    *,
+    points: bool = False,
 ) -> None:
-    """Draw a colour bar below the axes of an image, with pointed ends if cells are beyond them."""
+    """Draw a colour bar below the axes of an image, with pointed ends if cells are beyond them; differences of shares are in `points`."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     low, high = image.get_clim()
@@ -841,7 +851,8 @@ def _scale(
     look: dict[str, Any] = {} if "cax" in where else {"shrink": 0.7, "aspect": 7 * figure.get_figwidth(), "pad": 0.02}
     bar = figure.colorbar(image, **where, orientation="horizontal", extend=extend, ticks=MaxNLocator(ticks), **look)
     if percent:
-        bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol=" %"))
+        bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol="" if points else " %"))
+        unit = "points" if points else unit
     bar.ax.tick_params(labelsize=6, width=0.5, length=2)
     bar.outline.set_linewidth(0.5)
     bar.set_label(unit, fontsize=6.5)

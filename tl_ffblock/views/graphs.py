@@ -24,7 +24,7 @@ _FLOW = (
     "patterns and norm scales of the forward pass; those of a node include paths through other positions."
 )
 _LAYERED = (
-    "Paths from the tokens to the target through all layers: inputs and the own bias of a node sum to its outputs. Rows are "
+    "Paths from the tokens to the target through all layers. Inputs and the own bias of a node sum to its outputs. Rows are "
     "positions, columns layers: the residual stream at a layer's input, then heads, the stream between, and the feed-forward. "
     "Patterns and norm scales are those of the forward pass: queries and keys have no paths."
 )

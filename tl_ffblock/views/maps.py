@@ -239,7 +239,8 @@ def page_data(
         runs: Results by name, with the same positions, layers and scopes.
         layer: Layer to open at, negative from the end; None means the one that the step changed most.
         scope: Step to open at, named by its last scope; None means the feed-forward block.
-        query: Destination to open at, a position or a token; None means the one that the step changed most.
+        query: Destination to open at, a position or a token; None means the one that the step changed most;
+                in a causal model, among the last third.
         compare: Names of the result to open with and of the one to compare it with; None means the first only.
         view: "overview", "maps", or for results with heads "heads" (lines) or "all" (every layer and head).
         segments: First position of each segment of the text, by name; None means two sentences, if there is a separator.
@@ -311,7 +312,8 @@ def token_maps_page(
     if channel is not None and channel not in maps.channels:
         raise InputError(f"channel={channel!r}: expected a channel of these maps, {', '.join(maps.channels)}.")
     number, name = _start_map(maps, layer, channel)
-    to, from_ = _largest_cell(maps[name, number], maps)
+    # Of named positions the last has the most others.
+    to, from_ = _largest_cell(maps[name, number], maps, len(maps.queries) - 1 if details else None)
     number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
     chosen = channel is not None and view in ("heads", "all")
     shown = tuple(visible(token) for token in labels or maps.tokens)
@@ -796,13 +798,19 @@ def _start_cell(
 def _largest_cell(
     cells: Float[Tensor, "query key"], maps: ContributionMaps | TokenMaps, row: int | None = None
 ) -> tuple[int, int]:
-    """Positions (query, key) of the cell at which a page opens: a large one of two different tokens, preferably words."""
+    """Positions (query, key) of the cell at which a page opens: a large one of two different tokens, preferably words.
+
+    In a causal model the query is in the last third.
+    """
     queries = list(maps.queries)
     sizes = cells.detach().cpu().double().abs().nan_to_num(0.0).clone()
     sizes[torch.arange(len(queries)), queries] = 0.0
-    if maps.causal:  # Early rows have few cells, and so large shares.
-        sizes *= torch.tensor(queries, dtype=torch.float64)[:, None].sqrt()
-    else:  # So have rows of named positions with few others before them.
+    late = torch.tensor(queries) >= 2 * len(maps.tokens) // 3
+    if maps.causal and row is None and bool(sizes[late].any()):
+        sizes *= late[
+            :, None
+        ]  # Early rows have few cells, so large shares, and an overview that is mostly out of reach.
+    elif not maps.causal:  # So have rows of named positions with few others before them.
         sizes *= (~cells.detach().cpu().isnan()).sum(dim=-1, keepdim=True).double().sqrt()
     special = special_positions(maps.tokens)
     words = [position not in special and any(c.isalpha() for c in token) for position, token in enumerate(maps.tokens)]

@@ -17,6 +17,7 @@ from tl_ffblock.attribution.average_shares import Averages, AverageShares
 from tl_ffblock.attribution.certificate import VANISHED
 from tl_ffblock.attribution.continuation import ContinuationAttribution
 from tl_ffblock.attribution.direct import DirectLogitAttribution, LogitLens
+from tl_ffblock.attribution.faithfulness import Faithfulness
 from tl_ffblock.attribution.patching import PatchingEstimates
 from tl_ffblock.errors import InputError
 from tl_ffblock.heads.scores import AttentionHeadScores
@@ -73,6 +74,20 @@ NOTES: Mapping[type, str] = {
     ActivationPatching: "Measured change of the target with {} replaced. Orange raises it, violet lowers it.",
     PatchingEstimates: "Estimated change of the target if {} were the corrupted run's. Orange raises it, violet lowers it.",
 }
+MASKING = (
+    (
+        "Rank correlation",
+        "Spearman's rho of the scores with the fall of the target as each token alone is masked.",
+        ("correlation",),
+    ),
+    (
+        "Fall of the target",
+        "Mean fall as tokens are masked, largest scores first (MoRF) or smallest first (LeRF); area: MoRF minus LeRF.",
+        ("MoRF", "LeRF", "area"),
+    ),
+    ("Rank of the cause", "1 / rank of the token that is the cause.", ("cause",)),
+)
+"""Of a masking test: title, note and measures of each map."""
 KINDS = {
     "residual": "the residual stream",
     "residual_mid": "the residual stream after attention",
@@ -237,7 +252,7 @@ def lens_page(result: LogitLens) -> PageData:
         entries = zip(result.names, said, result.top_probabilities[:, number, 0].tolist(), strict=True)
         named = [(f"{name}: {most}", probability) for name, most, probability in entries]
         note = "The most probable tokens of each row, and the probability of the first."
-        tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named})
+        tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named, "signed": False})
     rows, note = (
         ("row", result.names),
         "The target read from each row of the residual stream, normalised with its own scale.",
@@ -246,9 +261,13 @@ def lens_page(result: LogitLens) -> PageData:
         [] if result.values is None else [shares_map("Target", note, rows, ("", ("target",)), result.values[:, None])]
     )
     entropies = ("position", [tokens[position] for position in result.positions])
-    shown.append(shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy))
+    shown.append(
+        shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy, signed=False)
+    )
     last = f"The last row is the model's own logits, to {typographic(scientific(result.error))} of the largest."
-    block = NumbersBlock(f"LogitLens: {headline}", result.model, maps=tuple(shown), tables=tuple(tables))
+    block = NumbersBlock(
+        f"{_in_words(type(result))}: {headline}", result.model, maps=tuple(shown), tables=tuple(tables)
+    )
     return numbers_page(result.model, block, statement=last)
 
 
@@ -329,6 +348,30 @@ def head_scores_figure(result: AttentionHeadScores, *, width: float | None = Non
     if options:
         return result_figure(result, width=width, **options)
     return heat_map(result.values, title=headline_and_facts(result)[0], width=width)
+
+
+@page_of.register
+def masking_page(result: Faithfulness) -> PageData:
+    """Correlations of each method, and its falls of the target, which have another unit and so another scale."""
+    frame = result.to_dataframe()
+    maps = []
+    for title, note, measures in MASKING:
+        shown = frame[frame["measure"].isin(measures)]
+        cells = shown.pivot(index="method", columns="measure", values="value")
+        cells = cells.reindex(index=[*result.methods], columns=[name for name in measures if name in cells])
+        ends = {(row.method, row.measure): [("low", row.low), ("high", row.high)] for row in shown.itertuples()}
+        details = {
+            f"{row},{column}": ends[method, measure]
+            for row, method in enumerate(cells.index)
+            for column, measure in enumerate(cells)
+            if (method, measure) in ends and not np.isnan(ends[method, measure][0][1])
+        }
+        if cells.size:
+            rows, columns = ("method", result.methods), ("measure", tuple(cells))
+            values = torch.tensor(cells.to_numpy(dtype=float))
+            maps.append(shares_map(title, note, rows, columns, values, details, signed="cause" not in cells))
+    block = NumbersBlock(f"Masking test: {headline_and_facts(result)[0]}", result.model, maps=tuple(maps))
+    return numbers_page(result.model, block)
 
 
 @page_of.register
@@ -833,7 +876,18 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
             names = [f"L{layer}H{head}" for layer, head in zip(group["layer"], group["head"], strict=True)]
             group, axes = group.assign(head=pd.Categorical(names, categories=dict.fromkeys(names))), axes[1:]
         if len(axes) == 2 and 1 < len(group) == group[axes[0]].nunique() * group[axes[1]].nunique():
-            yield _grid(group, axes, value, str(kind), NOTES.get(type(result), "").format(KINDS.get(str(kind), kind)))
+            grid = _grid(group, axes, value, str(kind), NOTES.get(type(result), "").format(KINDS.get(str(kind), kind)))
+            if kind == "residual" and axes[0] == "layer" and _has_end(result, frame):
+                grid["rows"][-1] = "end"
+            yield grid
+
+
+def _has_end(result: Result, frame: pd.DataFrame) -> bool:
+    """Whether the last row of the residual stream is after the last layer: no other kind of component has one there."""
+    others = frame[frame["kind"] != "residual"]
+    if others.empty:
+        return isinstance(result, SUMMED)
+    return bool(frame["layer"].max() > others["layer"].max())
 
 
 def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str, note: str) -> dict[str, Any]:

@@ -145,6 +145,9 @@ const TOOLBAR = {
   closer: ["zoom", ({ data, selection }) => data.words.length >= MANY_TOKENS || selection.zoom !== ""],
 };
 
+/* Fields that the menu "more" sets. */
+const IN_MENU = ["range", "root", "each", "words", "hide", "zoom"];
+
 /** Shows the controls that change what a view draws, and no other; `fields` are those that it is drawn from. */
 function markToolbar(scene, fields) {
   for (const [id, [field, offered = () => true]] of Object.entries(TOOLBAR)) byId(id).hidden = !fields.includes(field) || !offered(scene);
@@ -179,8 +182,8 @@ function markCells({ data, selection }) {
 }
 
 /** Writes every control from the selection; the browser's own memory of forms has no say. */
-export function markControls(scene, { controls, withoutOwn = false }) {
-  byId("colours").hidden = controls.length === 0;
+export function markControls(scene, { controls, withoutOwn = false, fields = (_) => [] }) {
+  byId("colours").hidden = ![...controls, ...fields(scene)].some((field) => IN_MENU.includes(field));
   const { data, selection } = scene;
   for (const [id, [field]] of Object.entries(SELECTS)) byId(id).value = String(selection[field]);
   for (const [id, field] of Object.entries(CHECKS)) byId(id).checked = selection[field] === 1;
@@ -204,9 +207,9 @@ const KEYS = [
   ["Back", "undoes; the address stores the selection"],
 ];
 
-/** The help, and what the view draws. */
+/** The help: what the view draws, its layers, and the keys. */
 export function fillHelp() {
-  byId("help").replaceChildren(element("dl", {}, KEYS.flatMap(([key, words]) => [element("dt", { textContent: key }), element("dd", { textContent: words })])));
+  byId("help").replaceChildren(element("p", { id: "help-drawn" }), element("p", { id: "help-layers" }), element("dl", {}, KEYS.flatMap(([key, words]) => [element("dt", { textContent: key }), element("dd", { textContent: words })])));
 }
 
 /** Keys for the whole page: alt with arrows moves token and layer, [ and ] go a step back and on, / searches, z zooms, ? helps. */

@@ -43,7 +43,7 @@ function figureWidths(bench, size) {
 export function figureScene(bench) {
   const { size, panel } = figureChoice(bench);
   const { scene } = bench;
-  return { ...scene, selection: { ...scene.selection, panel }, width: figureWidths(bench, size)[1] - 16, palette: paletteOf("light"), exporting: true, ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
+  return { ...scene, selection: { ...scene.selection, panel }, width: figureWidths(bench, size)[1] - 16, palette: paletteOf("light"), exporting: true, striped: size === "column" || size === "page", ratio: 4, inLine: size === "page" || size === "slide", windowRoom: size === "screen" ? scene.windowRoom : 0 };
 }
 
 const HEAD = { size: 14, "font-weight": 600 };

@@ -1,7 +1,7 @@
 /* One map as SVG: title, axes, legend, strips, cells out of reach. The cells themselves come from cells.js. */
 
 import { shadeOf } from "./colours.js";
-import { BOLD, LABEL, STRIP, TITLE_HEIGHT, indexWidth, labelSize } from "./layout.js";
+import { BOLD, LABEL, STRIP, TITLE_HEIGHT, columnRoom, indexWidth, labelSize } from "./layout.js";
 import { formatRough, roundDown } from "./numbers.js";
 import { hasCrosses, isClipped, subtitleOf, titleOf } from "./phrases.js";
 import { fitText, rectangle, svg, text, textWidth, upright } from "./svg.js";
@@ -18,10 +18,10 @@ export function isLabelled(index, every, selected) {
   return index === selected || (index % every === 0 && Math.abs(index - selected) >= every);
 }
 
-/** A label in `room` pixels: where it is wider, in smaller letters, and cut only if these are still too wide. */
+/** A label in `room` pixels: where it is wider, in smaller letters, and cut only if the smallest are still too wide. */
 function fittingLabel(label, most, weight, room) {
   const wide = "font-weight" in weight ? BOLD : 1;
-  const size = textWidth(label, wide * most) > room ? Math.min(most, LABEL.size) : most;
+  const size = Math.min(most, Math.max(LABEL.smallest, Math.floor((2 * most * room) / textWidth(label, wide * most)) / 2));
   return { words: fitText(label, wide * size, room), style: { "font-size": size, ...weight } };
 }
 
@@ -42,7 +42,7 @@ function columnLabel(scene, frame, column, weight) {
   const { axes, data, palette, window: [, , left] } = scene;
   const size = labelSize(frame.cell.width);
   const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
-  const { words, style } = fittingLabel(frame.map.labels[column], size, weight, LABEL.column);
+  const { words, style } = fittingLabel(frame.map.labels[column], size, weight, columnRoom(scene));
   return svg("g", {}, [
     upright(positionNumber(data, axes.columns[column].position), x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
     upright(words, x, frame.top - indexWidth(scene), { fill: palette.ink, ...style }),
@@ -164,8 +164,15 @@ const HATCH = "not-reachable";
 /** What fills places that cannot be reached, in a drawing with the pattern below. */
 export const HATCHED = `url(#${HATCH})`;
 
+const NEGATIVE = "negative";
+/** What lies over negative numbers in print, where grey does not tell them from positive ones: both colours are equally light. */
+export const STRIPED = `url(#${NEGATIVE})`;
+
 export function hatchPattern(palette) {
   return svg("defs", {}, [
+    svg("pattern", { id: NEGATIVE, width: 4, height: 4, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, [
+      rectangle(0, 0, 1, 4, palette.ink), rectangle(1, 0, 1, 4, palette.paper),
+    ]),
     svg("pattern", { id: HATCH, width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, [
       rectangle(0, 0, 6, 6, palette.out), rectangle(0, 0, 1, 6, palette.hatch),
     ]),

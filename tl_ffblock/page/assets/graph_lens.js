@@ -4,7 +4,7 @@ import { nodeCard } from "./graph_card.js";
 import { fittedPlaces, largestSizes, ranked, shareLimit, shownAt } from "./graph_layout.js";
 import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
 import { cardOf, entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
-import { plainNumber, shownText, targetText } from "./graph_words.js";
+import { HIDDEN_EDGES, plainNumber, shownText, targetText } from "./graph_words.js";
 import { largest } from "./shares.js";
 import { byId, element, svg } from "./svg.js";
 
@@ -121,6 +121,7 @@ function graphControls({ data }, go) {
     slider.max = String(drawn.order.length);
     slider.value = String(drawn.amount);
     said.textContent = shownText(drawn.data, drawn.shown, drawn.order, drawn.amount);
+    said.title = HIDDEN_EDGES;
   };
   return { host, tell };
 }
@@ -212,7 +213,7 @@ export function graphWords(scene) {
   const { data, target, shown, order, amount } = graphScene(scene);
   const value = data.targets.length ? `; ${targetText(data.targets[target])}` : "";
   return {
-    headline: `${data.heading}${value}`, meaning: `${data.meaning.split(". ")[0].replace(/\.$/, "")}.`, place: "", shown: "a graph of components", remark: [...data.meaning.split(". ").slice(1), shownText(data, shown, order, amount)].join(". "), note: data.certificate,
+    headline: `${data.heading}${value}`, meaning: `${data.meaning.split(". ")[0].replace(/\.$/, "")}.`, place: "", shown: "a graph of components", remark: [...data.meaning.split(". ").slice(1), shownText(data, shown, order, amount)].join(". "), further: HIDDEN_EDGES, note: data.certificate,
     exact: false, method: "", file: ["graph", data.heading.replace(/[^\w.-]+/g, "_").slice(0, 60)],
   };
 }

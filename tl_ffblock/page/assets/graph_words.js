@@ -15,11 +15,14 @@ function percent(part) {
   return part > 0.995 && part < 1 ? "99 %" : `${Math.round(100 * part)} %`;
 }
 
+/** What the shown part does not change. */
+export const HIDDEN_EDGES = "Sums in the cards include hidden edges.";
+
 export function shownText(data, shown, order, amount) {
   const fixed = data.edges.length - order.length;
   const by = data.targets.length ? "the absolute attributions that can be hidden" : "the sizes of all edges that can be hidden";
   const always = fixed ? `, and ${fixed} that are always shown` : "";
-  return `${amount} of the page's ${order.length} edges${always}: ${percent(shown.carried)} of ${by}. Sums in the cards include hidden edges.`;
+  return `${amount} of the page's ${order.length} edges${always}: ${percent(shown.carried)} of ${by}.`;
 }
 
 export function targetText(target) {

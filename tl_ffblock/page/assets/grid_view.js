@@ -9,6 +9,7 @@ import { inPieces } from "./place.js";
 import { aloneAt } from "./scene.js";
 import { allowsShares } from "./selection.js";
 import { element, fitText, svg, text, textWidth } from "./svg.js";
+import { blocksOf } from "./tables.js";
 
 const GRID_NOTE = "Rows: layers, columns: heads. Each small map has its own scale.";
 const GRID = { label: 26, head: 18, gap: 3, largest: 110, smallest: 22, pale: 0.3 };
@@ -80,7 +81,7 @@ export function gridView(scene, go, width) {
       button.style.opacity = isChosen(now, key) ? "" : String(GRID.pale);
     }
   };
-  const nodes = [element("div", { className: "toggles" }, [blockChoice(scene, go)]), element("p", { className: "note", textContent: `${gridNote(scene)} A click opens a map.` }), element("div", { className: "grid" }, [heads, ...lines])];
+  const nodes = [...(blocksOf(data, "head").length > 1 ? [element("div", { className: "toggles" }, [blockChoice(scene, go)])] : []), element("p", { className: "note", textContent: `${gridNote(scene)} A click opens a map.` }), element("div", { className: "grid" }, [heads, ...lines])];
   return { nodes, update };
 }
 
@@ -111,7 +112,7 @@ export function gridWords(scene) {
   const [name, block] = headBlock(data, selection);
   const cells = gridCells(scene);
   return {
-    headline: `Every layer and head: ${block.title}.`, meaning: `Each small map is a head of a layer. A cell: ${cellMeaning(block, cells)}.`,
+    headline: `Every layer and head: ${block.title}.`, meaning: "Each small map is a head of a layer.", further: `A cell: ${cellMeaning(block, cells)}.`,
     place: "all layers", shown: `${block.title}, all heads`, remark: "", note: gridNote(scene), exact: block.exact, method: "", file: ["all-layers", `heads-${name}`.slice(0, 60), cells],
   };
 }

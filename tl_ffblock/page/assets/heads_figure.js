@@ -87,7 +87,7 @@ export function headsWords(scene) {
   const shown = shownHeads(data, selection);
   const named = shown.length < block.channels.length ? shown.map((index) => block.channels[index].name).join(", ") : "all heads";
   return {
-    headline: headsHeadline(scene), meaning: `A line joins the destination (left) and the source (right) of a cell of a head's map: ${block.meaning}.`,
+    headline: headsHeadline(scene), meaning: "A line joins the destination (left) and the source (right) of a cell of a head's map.", further: `A cell: ${block.meaning}.`,
     place: `layer ${selection.layer}`, shown: `${block.title}, ${named}`, remark: "", note: `${headsNote(scene, headLines(scene).limit)} Those of ${tokenWords(scene, ownColumn(scene))} stand out.${betweenWords(scene)}`, exact: block.exact, method: "",
     file: [`layer${selection.layer}`, `lines-${name}`.slice(0, 60), selection.heads ? `heads${selection.heads}` : "all-heads", ...(selection.between ? [`segments${selection.between}`] : [])],
   };

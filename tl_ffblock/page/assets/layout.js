@@ -4,7 +4,7 @@ import { remarksOf } from "./phrases.js";
 import { panelsOf } from "./scene.js";
 import { textWidth, wrapText } from "./svg.js";
 
-export const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 84, axis: 18, spacing: 11 };
+export const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 72, crowded: 60, many: 25, axis: 18, spacing: 11 };
 /* How much wider bold letters are: the selected label's. */
 export const BOLD = 1.12;
 export const TITLE_HEIGHT = 44;
@@ -24,9 +24,14 @@ export function shownLabels(scene, frameMap) {
   return frameMap.labels.slice(scene.window[2], scene.window[3] + 1);
 }
 
-/** The size of letters beside cells of this size. */
+/** Pixels that the name of a column has at most: fewer above many columns, so that the first cell is high up. */
+export function columnRoom({ window: [, , first, last] }) {
+  return last - first + 1 < LABEL.many ? LABEL.column : LABEL.crowded;
+}
+
+/** The size of letters beside cells of this size, with air between those of neighbours. */
 export function labelSize(size) {
-  return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size));
+  return Math.min(size > 36 ? 14 : LABEL.size, Math.max(LABEL.smallest, size - 1.5));
 }
 
 /** Pixels that the longest of these labels takes, its position number included; names longer than `most` are cut. */
@@ -75,7 +80,7 @@ export function layoutOf(scene, width) {
   const perLine = scene.inLine ? maps.length : chooseLines(scene, maps.length, width, full, strips);
   const margins = leftMargins(scene, maps.length, perLine, full, width);
   const cell = cellSize(scene, cellsWidth(width, perLine, margins, strips));
-  const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width))));
+  const top = TITLE_HEIGHT + LABEL.axis + Math.max(...maps.map((map) => labelWidth(scene, shownLabels(scene, map), columnRoom(scene), labelSize(cell.width))));
   const [first, last, left, right] = scene.window;
   const [across, down] = [cell.width * (right - left + 1), cell.height * (last - first + 1)];
   const frames = maps.map((map, index) => ({

@@ -149,9 +149,9 @@ export function mapsQuestion({ data, selection }) {
 
 /* What a width or a colour is, by what cells are shown as: of maps of lengths, and of others. */
 const LENGTHS = {
-  others: "vector length, as a share of the lengths from all other tokens",
-  row: "vector length, as a share of the lengths from all tokens",
-  column: "vector length, as a share of the lengths from the same token",
+  others: "vector length, as a share of all other tokens'",
+  row: "vector length, as a share of all tokens'",
+  column: "vector length, as a share of the same token's to all",
   none: "vector length",
 };
 const VALUES = {
@@ -166,13 +166,13 @@ export function takenWords(scene, banded = true) {
   const block = data.block(selection.scope);
   const { shares } = shownMap(scene);
   const lengths = !block.signed && ["norm", "share"].includes(block.short);
-  const amount = lengths ? LENGTHS[shares] : VALUES[shares] || block.unit;
+  const amount = lengths ? LENGTHS[shares] : VALUES[shares] || (block.sides.length ? block.unit.split(": ")[0] : block.unit); // the heading names both sides
   const through = block.axis !== "scope" ? ` through ${data.channels.get(selection.scope).name}` : "";
   const whose = selection.read === "row" ? pairWords(block, token, "each token") : pairWords(block, "each token", token);
   const compared = scene.maps.length === 3;
   const other = selection.run === selection.refRun ? "before" : `in “${data.runs[selection.refRun].name}”, the underline`;
-  const change = compared ? (banded ? ` Orange: more than ${other}; violet: less.` : " Zoom in for the change.") : intervalRuns(data).length && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : "";
-  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: ${whose}${through}: ${amount}.${change}`, file: ["layers", ...words.file.slice(1)] };
+  const change = compared ? (banded ? `Orange: more than ${other}; violet: less.` : "Zoom in for the change.") : intervalRuns(data).length && banded ? "Lines: 95 % intervals; hollow: the interval contains 0." : "";
+  return { ...words, meaning: `${banded ? "Bands" : "Cells"}: ${whose}${through}: ${amount}.`, further: change, file: ["layers", ...words.file.slice(1)] };
 }
 
 /** Every number of that overview. */
@@ -318,7 +318,8 @@ export function logitWords(scene, banded = true) {
   if (!block) return takenWords(scene, banded);
   return {
     headline: `${logitTarget(block)}. ${logitSentence(scene)}`,
-    meaning: `${banded ? "Width and colour" : "Colour"}: attribution per token.${Object.keys(block.edges).length ? " Arcs: attention heads between positions." : ""}${block.ends && banded ? " Lines: 95 % intervals; hollow: the interval contains 0." : ""}`,
+    meaning: `${banded ? "Width and colour" : "Colour"}: attribution per token.`,
+    further: [...(Object.keys(block.edges).length ? ["Arcs: attention heads between positions."] : []), ...(block.ends && banded ? ["Lines: 95 % intervals; hollow: the interval contains 0."] : [])].join(" "),
     place: `layer ${selection.layer}`, shown: `attribution of the ${block.target}, rules “${block.rules}”`, remark: `${logitEquation(block)}.`, note: logitNote(scene, 1), exact: false, method: block.method,
     file: [`layer${selection.layer}`, `to-${block.target}`.slice(0, 60)],
   };

@@ -8,10 +8,19 @@ import { MANY_TOKENS, largest, limitOf } from "./shares.js";
 import { element, fitText, rectangle, shareChip, svg, text, textWidth } from "./svg.js";
 
 const PIECE = { left: 46, top: 18, label: 11 };
+/* Columns beyond which a map has a line of its own. */
+const WIDE_MAP = 40;
+/* Pixels between blocks that are beside each other, and those that each has at least. */
+const COLUMN = { gap: 28, narrowest: 520 };
 
 /** A value's colour on a scale that ends at `limit` on both sides. */
 function inkOf(palette, value, limit) {
   return shadeOf(palette, value, limit, "signed");
+}
+
+/** A number of a map or a table: with its sign where numbers of both signs are there. */
+function saidOf({ signed = true }, value) {
+  return signed ? formatChange(value) : formatNumber(value);
 }
 
 /** Numbers as they were sent, with NaN for what is not there. */
@@ -31,17 +40,17 @@ function limitsOf(maps) {
   return new Map(maps.map(({ note }) => [note, endOf(maps.filter((map) => map.note === note).flatMap(({ values }) => values))]));
 }
 
-/** The scale of a map or a text, from loss to gain; `most` is the largest size, where that is beyond its end. */
-function scaleView(palette, limit, most = limit) {
+/** The scale of a map or a text, from loss to gain, of numbers that are not negative from zero; `most` is the largest size, where that is beyond its end. */
+function scaleView(palette, limit, most = limit, signed = true) {
   const canvas = element("canvas", { width: 121, height: 1 });
   const pen = canvas.getContext("2d");
   for (let x = 0; x < 121; x++) {
-    pen.fillStyle = inkOf(palette, (x - 60) / 60, 1).hex;
+    pen.fillStyle = (signed ? inkOf(palette, (x - 60) / 60, 1) : shadeOf(palette, x / 120, 1, "contribution")).hex;
     pen.fillRect(x, 0, 1, 1);
   }
   canvas.setAttribute("aria-hidden", "true");
   const beyond = most > limit * 1.0001 ? [element("span", { textContent: `(99th percentile; cells reach ${formatNumber(most)})` })] : [];
-  return element("div", { className: "share-scale" }, [`−${formatNumber(limit)}`, canvas, `+${formatNumber(limit)}`, ...beyond]);
+  return element("div", { className: "share-scale" }, [signed ? `−${formatNumber(limit)}` : "0", canvas, signed ? `+${formatNumber(limit)}` : formatNumber(limit), ...beyond]);
 }
 
 /** The text, each token with its share. */
@@ -52,9 +61,9 @@ function tokensView(palette, tokens, shares) {
 }
 
 /** A map's cells, as pictures are painted from. */
-function sharePicture({ values }, limit) {
+function sharePicture({ values, signed = true }, limit) {
   const [rows, columns] = [values.length, values[0].length];
-  return { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: "signed", limit, root: 0 };
+  return { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: signed ? "signed" : "contribution", limit, root: 0 };
 }
 
 /** Which of many labels have room: every first, second, fifth, tenth ... */
@@ -78,7 +87,8 @@ function shareFrame(map, width) {
   const widest = Math.max(...map.columns.map((name) => textWidth(name, PIECE.label)));
   const lying = widest < cell - 2;
   const below = lying ? 20 : Math.min(90, widest) + 14;
-  return { left, cell, tall, lying, below, wide: cell * columns, high: tall * rows, height: PIECE.top + tall * rows + below };
+  const across = left + Math.max(cell * columns, textWidth(`${map.column} →`, PIECE.label)) + 6;
+  return { left, cell, tall, lying, below, across, wide: cell * columns, high: tall * rows, height: PIECE.top + tall * rows + below };
 }
 
 /** What stands around a map's cells: `names` of rows, and `nodes` of columns and the edge. */
@@ -106,12 +116,12 @@ function shareNames(palette, map, { left, cell, tall, lying, below, wide, high }
 function shareMap(palette, map, limit, width, pick) {
   const [rows, columns] = [map.rows.length, map.columns.length];
   const frame = shareFrame(map, width);
-  const { left, cell, tall, wide, high, height } = frame;
+  const { left, cell, tall, wide, high, height, across } = frame;
   const around = shareNames(palette, map, frame);
   const ring = svg("rect", { fill: "none", stroke: palette.mark, "stroke-width": 1.5, visibility: "hidden", width: cell, height: tall });
   const names = svg("g", { class: "share-names" }, [rectangle(0, 0, left - 1, height, palette.paper), ...around.names]);
   const image = paint(sharePicture(map, limit), palette, columns, rows).toDataURL();
-  const drawing = svg("svg", { width: left + wide + 6, height, tabindex: 0, role: "img" }, [
+  const drawing = svg("svg", { width: across, height, tabindex: 0, role: "img" }, [
     svg("image", { href: image, x: left, y: PIECE.top, width: wide, height: high, preserveAspectRatio: "none" }), ...around.nodes, ring, names,
   ]);
   drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
@@ -121,8 +131,8 @@ function shareMap(palette, map, limit, width, pick) {
   const say = (r, c) => {
     at = [r, c];
     for (const [name, value] of Object.entries({ x: left + c * cell, y: PIECE.top + r * tall, visibility: "visible" })) ring.setAttribute(name, value);
-    said.replaceChildren(`${map.row} `, element("bdi", { textContent: map.rows[r] }), ` · ${map.column} `, element("bdi", { textContent: map.columns[c] }), `: ${formatChange(map.values[r][c])}`);
-    for (const [name, share] of map.details[`${r},${c}`] || []) said.append(" · ", element("bdi", { textContent: name }), ` ${formatChange(share)}`);
+    said.replaceChildren(`${map.row} `, element("bdi", { textContent: map.rows[r] }), ` · ${map.column} `, element("bdi", { textContent: map.columns[c] }), `: ${saidOf(map, map.values[r][c])}`);
+    for (const [name, share] of map.details[`${r},${c}`] || []) said.append(" · ", element("bdi", { textContent: name }), ` ${saidOf(map, share)}`);
   };
   const cellOf = (event) => {
     if (event.target.closest(".share-names")) return null;
@@ -142,17 +152,18 @@ function shareMap(palette, map, limit, width, pick) {
   });
   const host = element("div", { className: "share-map" }, [drawing]);
   host.addEventListener("scroll", () => names.setAttribute("transform", `translate(${host.scrollLeft})`)); // names of rows stay in sight
-  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)))]);
+  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)), map.signed)]);
 }
 
 /** Names with their shares and bars of their sizes. */
-function shareTable(palette, { title, note, entries }) {
+function shareTable(palette, table) {
+  const { title, note, entries } = table;
   const limit = largest(entries.map(([, share]) => share));
   const lines = entries.map(([name, share]) => {
     const bar = element("span", { className: "share-bar" });
     bar.style.width = `${limit ? Math.round(60 * Math.abs(share) / limit) : 0}px`;
-    bar.style.background = palette[share < 0 ? "loss" : "gain"];
-    return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: formatChange(share) })]);
+    bar.style.background = palette[table.signed === false ? "contribution" : share < 0 ? "loss" : "gain"];
+    return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: saidOf(table, share) })]);
   });
   const remark = note ? [element("p", { className: "note", textContent: note })] : [];
   return element("section", { className: "share-table" }, [element("h2", { textContent: title }), ...remark, element("table", {}, lines)]);
@@ -206,11 +217,15 @@ export function numbersView(scene, go, width) {
     const pick = (row) => { const change = overviewOf(data, data.words.length - block.rows.length + row); if (change) go({ ...change, view: "overview" }); };
     parts.push(section(matrix.title, matrix.note, [shareMap(palette, matrix, endOf(matrix.values), width, pick)], true));
   } else if (block.rows.length) parts.push(rowSection(scene, block));
-  const half = width > 1080 ? (width - 28) / 2 : width;
+  const narrow = block.maps.filter(({ columns }) => columns.length <= WIDE_MAP).length + block.tables.length;
+  const across = Math.max(1, Math.min(narrow, Math.floor((width + COLUMN.gap) / (COLUMN.narrowest + COLUMN.gap))));
+  const share = (width - COLUMN.gap * (across - 1)) / across;
   const limits = limitsOf(block.maps);
-  for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > 40 ? width : half, null)], map.columns.length > 40));
+  for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > WIDE_MAP ? width : share, null)], map.columns.length > WIDE_MAP));
   for (const table of block.tables) parts.push(shareTable(palette, table));
-  return [element("div", { className: "number-blocks" }, parts)];
+  const host = element("div", { className: "number-blocks" }, parts);
+  host.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
+  return [host];
 }
 
 export function numbersWords({ data, selection }) {

@@ -3,8 +3,8 @@
 import { paint, placed } from "./cells.js";
 import { shadeOf } from "./colours.js";
 import { option } from "./controls.js";
-import { HATCHED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
-import { BOLD, CELL, LABEL, STRIP, labelSize, labelWidth, shownLabels } from "./layout.js";
+import { HATCHED, STRIPED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
+import { BOLD, CELL, STRIP, columnRoom, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
   besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
 } from "./logit.js";
@@ -18,7 +18,7 @@ import { channelKey, hasMaps } from "./tables.js";
 import { placeTip, tipLine, tokenAt } from "./tooltip.js";
 import { formatTrack } from "./tracks.js";
 
-const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 330, wide: 640, framed: 330, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
+const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 330, wide: 640, around: 320, head: 20, enough: 330, legend: 190, banded: 7, least: 1.5 };
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
@@ -35,16 +35,18 @@ export function logitFields({ data, selection }) {
   return hasLogit(data) ? shared : [...shared, "scope", "ref", "refRun", "read", "cells", selection.read === "row" ? "to" : "from"];
 }
 
-/** How high a layer is, so that all of them are seen at once; in a file also those of `below`, heads and neurons below the streams. */
+/** How high a layer is, so that all of them are seen at once; in a file and in a frame also those of `below`, heads and neurons below the streams. */
 function layerHeight(scene, rows, below) {
-  const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) : FRAMED_PAGE ? STREAM.framed : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
+  const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) 
+    : FRAMED_PAGE ? (scene.framed * rows) / (rows + below)
+    : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
   return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 
-/** The columns of changes: how much each step of a layer changed the ranking of token pairs, where the page has maps of that kind. */
+/** The columns of changes: how much each step of a layer changed the ranking of token pairs, of differences how large cells are; where the page has maps of that kind. */
 function changeColumns(scene) {
   const [name, block] = Object.entries(scene.data.runs[scene.selection.run].blocks).find(([, { exact, tracks, axis }]) => exact && axis === "scope" && tracks && tracks.length) || ["", null];
-  return block ? block.tracks[0].columns.map((column) => ({ ...column, name, values: block.tracks[0].values[column.channel] })) : [];
+  return block ? block.tracks[0].columns.map((column) => ({ ...column, name, title: column.ref ? "change" : block.tracks[0].title, values: block.tracks[0].values[column.channel] })) : [];
 }
 
 /** Where streams, the strip beside them, heads and neurons stand from left to right in `width` pixels, and how wide a column of streams is. */
@@ -75,7 +77,7 @@ function logitPlace(scene, width) {
   const height = layerHeight(scene, rows, lying ? lines : 0);
   const cell = { width: wide, height };
   const map = { labels: labelsOf(scene) };
-  const top = 8 + labelWidth(scene, shownLabels(scene, map), LABEL.column, labelSize(cell.width));
+  const top = 8 + labelWidth(scene, shownLabels(scene, map), columnRoom(scene), labelSize(cell.width));
   const frame = { left, top, cell, across: cell.width * (last - first + 1), down: height * rows, map };
   const bottom = top + frame.down + (stream.before ? 48 : 34);
   const narrow = beside ? across : Math.min(STREAM.head, (width - STREAM.left - dots - 8) / Math.max(1, heads));
@@ -123,6 +125,8 @@ function logitPictures(scene, place) {
   return pictures;
 }
 
+/* Of the end of the colours: what is told from the paper. */
+const SEEN = 0.05;
 /* Where on its ramp the colour of a band begins, so that narrow ones are seen between edges and on the ground. */
 const FAINTEST = 0.25;
 
@@ -147,7 +151,9 @@ function streamBands(scene, place) {
       if (!(most >= STREAM.least)) continue;
       const middle = frame.left + (column - first + 0.5) * frame.cell.width;
       const band = (across, ink) => rectangle(middle - across / 2, frame.top + row * frame.cell.height, across, frame.cell.height, ink);
-      const parts = [...(before ? [band(most, palette[share > kept ? "gain" : "loss"])] : []), band(wide, bandShade(scene, kept, limit, scale).hex)];
+      const striped = (across, negative) => (scene.striped && negative ? [band(across, STRIPED)] : []);
+      const changed = before ? [band(most, palette[share > kept ? "gain" : "loss"]), ...striped(most, !(share > kept))] : [];
+      const parts = [...changed, band(wide, bandShade(scene, kept, limit, scale).hex), ...striped(wide, kept < 0)];
       if (ends) {
         const [low, high] = ends.map((of) => of[row][column]);
         if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[share < 0 ? "loss" : "gain"] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
@@ -178,11 +184,12 @@ function headArcs(scene, place) {
     seen.set(ends, beside + 1);
     const [x, end] = [middle(arc.from), middle(arc.to)];
     const y = frame.top + (arc.layer + 0.5) * frame.cell.height;
-    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)), 2 * (frame.top + frame.down) - y) + beside * ARCS.apart;
     const ink = palette[arc.share < 0 ? "loss" : "gain"];
     const wide = Math.max(ARCS.thinnest, ARCS.widest * Math.min(1, Math.abs(arc.share) / limit));
+    const room = frame.top + frame.down - wide / 2 - y; // below the curve's start: with this control point it touches the frame
+    const low = Math.min(y + frame.cell.height + 2 * Math.min(60, ARCS.sag * Math.abs(end - x)) + beside * ARCS.apart, y + room + Math.sqrt(Math.max(0, room * (room - frame.cell.height))));
     const d = `M${x} ${y}Q${(x + end) / 2} ${low} ${end} ${y + frame.cell.height}`;
-    const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc" });
+    const path = svg("path", { d, fill: "none", stroke: ink, "stroke-width": wide, "stroke-opacity": 0.8, "stroke-linecap": "round", class: "arc", ...(scene.striped && arc.share < 0 ? { "stroke-dasharray": `${wide} ${2 * wide}` } : {}) });
     path.dataset.arc = String(index);
     reach.push(Object.assign(svg("path", { d, fill: "none", stroke: "transparent", "stroke-width": Math.max(ARCS.reach, wide) }), { arc }));
     if (named.length < ARCS.named) named.push(arcName(scene, frame, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
@@ -238,6 +245,14 @@ function logitLayerLabels(scene, place, left, top, rows) {
   });
 }
 
+/** In print stripes over negative heads, but for those that are as pale as the paper. */
+function stripedHeads(scene, { stream, headFrame: { left, top, cell } }) {
+  const { values, limit, scale } = stream.heads;
+  if (!scene.striped || scale !== "signed") return [];
+  const negative = values.flatMap((heads, layer) => heads.flatMap((value, head) => (value < -SEEN * limit ? [[layer, head]] : [])));
+  return negative.map(([layer, head]) => rectangle(left + head * cell.width, top + layer * cell.height, cell.width, cell.height, STRIPED));
+}
+
 /** Axes, frames and names that stay while layer and token change. */
 function logitSurroundings(scene, place) {
   const { palette } = scene;
@@ -252,7 +267,7 @@ function logitSurroundings(scene, place) {
   if (strip !== null) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
   if (heads) {
     const every = Math.max(1, Math.ceil(16 / headFrame.cell.width));
-    nodes.push(text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
+    nodes.push(...stripedHeads(scene, place), text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
     for (let head = 0; head < heads; head += every) nodes.push(text(stream.heads.names[head], headFrame.left + (head + 0.5) * headFrame.cell.width, headFrame.top - 5, { ...grey, "text-anchor": "middle" }));
   }
   if (neuronFrame) nodes.push(text("largest neurons", neuronFrame.left, neuronFrame.top - 20, grey), ...neuronMarks(scene, place));
@@ -269,7 +284,7 @@ function changeNames(scene, { frame, changes, lines }) {
     return name;
   });
   const room = Math.max(...changes.map(({ label }) => textWidth(label, 10))) + 12;
-  return [outline, ...names, text("change", STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
+  return [outline, ...names, text(changes[0].title, STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
 }
 
 /** The column that is marked: of a target the token that is read, else the other end of the selected cell. */
@@ -298,12 +313,13 @@ function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, 
   const gradient = isBanded({ frame }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
   const bar = { x: frame.left, y, width, height: 9 };
-  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), text(words, x + 14, line + 9, { "font-size": 11, fill: scene.palette.ink })];
+  const stripes = (x, across, at) => (scene.striped ? [rectangle(x, at, across, 9, STRIPED)] : []);
+  const swatch = (ink, words, x) => [rectangle(x, line, 10, 9, scene.palette[ink]), ...(ink === "loss" ? stripes(x, 10, line) : []), text(words, x + 14, line + 9, { "font-size": 11, fill: scene.palette.ink })];
   const added = scene.selection.run === scene.selection.refRun ? "more than before" : "more";
   const fits = frame.across - width > 190;
   const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
-    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }),
+    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...(scale === "signed" ? stripes(bar.x, width / 2, y) : []),
     ...scaleTicks(scene, bar, { limit, top, scale }, (value, last) => formatRough(value, Boolean(asShare)) + (last ? unit : "")),
     ...(before && isBanded({ frame }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
   ];
@@ -457,7 +473,7 @@ function logitTokens(scene, block, go, current) {
     chip.addEventListener("click", () => go(asked || logitTokenChange(current(), column)));
     return chip;
   });
-  const host = element("ol", { className: "tokens shared" }, chips);
+  const host = element("ol", { className: "tokens shared attributed" }, chips);
   host.setAttribute("aria-label", `token contributions to the ${block.target}`);
   host.tabIndex = 0;
   host.classList.toggle("long", chips.length > 20);

@@ -18,7 +18,7 @@ import { formatChange, formatRough } from "./numbers.js";
 import { hasNumbers, numbersBlock, numbersFigure, numbersView, numbersWords, tableOfNumbers } from "./numbers_view.js";
 import { hasOverview, logitFields, logitFigure, logitView, overviewWords } from "./overview_view.js";
 import { pairsFields, pairsView } from "./pairs_view.js";
-import { certificateText, mapsWords, sentenceText } from "./phrases.js";
+import { certificateText, mapsWords, sentenceText, wholeMeaning } from "./phrases.js";
 import { FRAMED_PAGE, madeFrom, placeAt } from "./place.js";
 import { MAP_FIELDS, sceneOf, selectionAfter } from "./scene.js";
 import { scoresFields, scoresFigure, scoresOf, scoresTable, scoresTables, scoresView, scoresWords } from "./scores_view.js";
@@ -79,8 +79,10 @@ function viewNow(data, selection) {
 /* Where a page has more views than `MOST_TABS`, so many are tabs, the others a list. */
 const MOST_TABS = 3;
 const TABS = 2;
+/* Beside the choice of two runs. */
+const TABS_OF_RUNS = 1;
 
-const workbench = { data: null, selection: null, scene: null, places: null, width: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
+const workbench = { data: null, selection: null, scene: null, places: null, width: 0, framed: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
 /* Pixels that the map beside the overview is wide at most; on paper so few that it has room below the overview. */
 const CLOSE_UP = 430;
@@ -152,11 +154,18 @@ function windowRoom(selection) {
   return (selection.panel || selection.ref === "") && !FRAMED_PAGE && !workbench.paper ? Math.max(LOW_WINDOW, window.innerHeight) - AIR : 0;
 }
 
+/* Pixels that a page in a frame of 640 with its border has at most, where it opens at the overview; that its layers have at first and at least. */
+const FRAME = { most: 638, layers: 330, least: 100 };
+
+function heightOfPage() {
+  return Math.ceil(document.body.scrollHeight) + 2;
+}
+
 function sceneNow() {
   const { data, selection } = workbench;
   const scene = sceneOf(data, selection);
   scene.palette = workbench.palette;
-  scene.paper = scene.inLine = workbench.paper;
+  scene.paper = scene.inLine = scene.striped = workbench.paper;
   scene.ratio = scene.paper ? PAPER_RATIO : Math.min(3, window.devicePixelRatio || 1);
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];
@@ -168,7 +177,9 @@ function sceneNow() {
 
 /** Widths that drawings are made for; asked for once, before anything is written. */
 function measure() {
-  workbench.width = byId("figure").clientWidth;
+  const width = byId("figure").clientWidth;
+  if (width !== workbench.width) workbench.framed = FRAME.layers;
+  workbench.width = width;
   workbench.rail = byId("rail").clientWidth;
   workbench.lying = window.innerWidth < 1100;
 }
@@ -182,7 +193,12 @@ function drawView(scene) {
   byId("what").dataset.view = view.name;
   byId("views").hidden = VIEWS.filter(({ there }) => there(data)).length < 2;
   const fields = view.fields ? view.fields(scene) : [];
-  workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width), () => view.draw(scene, workbench.go, workbench.width));
+  const draw = () => workbench.places.figure(scene, view.name + madeFrom(scene, fields, workbench.width) + scene.framed, () => view.draw(scene, workbench.go, workbench.width));
+  draw();
+  const over = FRAMED_PAGE && view.name === "overview" && !besidesShown() ? heightOfPage() - FRAME.most : 0;
+  if (over <= 0) return;
+  scene.framed = workbench.framed = Math.max(FRAME.least, workbench.framed - over);
+  draw();
 }
 
 /** When the browser has shown what was drawn; of a page that nobody sees soon. */
@@ -199,12 +215,14 @@ function drawFirst(scene) {
   byId("bench").dataset.view = viewNow(scene.data, scene.selection).name;
   measure();
   scene.width = workbench.width;
+  scene.framed = workbench.framed;
   drawHeading(scene);
   markControls(scene, viewNow(scene.data, scene.selection));
   byId("reading").hidden = scene.headsBlock !== "" || workbench.view().name === "memories" || (workbench.view().name === "overview" && hasLogit(scene.data));
   if (hasMaps(scene.data)) drawSentence(scene, workbench.go, byId("sentence"));
   const words = viewNow(scene.data, scene.selection).words(scene);
-  writeText(byId("meaning"), words.meaning);
+  writeText(byId("meaning"), scene.paper ? wholeMeaning(words) : words.meaning);
+  writeText(byId("help-drawn"), wholeMeaning(words));
   writeText(byId("headline"), words.headline);
   drawView(scene);
   performance.mark("picture");
@@ -275,6 +293,8 @@ function closeUp(scene, width) {
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
 function drawBesides(scene) {
   if (!byId("figure-tools").hidden) markExports(workbench);
+  const attributed = byId("figure").querySelector(".attributed");
+  if (attributed) revealToken(scene, attributed);
   if (!hasMaps(scene.data)) { drawCards(scene); return; }
   revealToken(scene, byId("sentence"));
   nameChips(scene, byId("sentence"));
@@ -287,7 +307,8 @@ function drawBesides(scene) {
   const { axis } = data.block(selection.scope);
   writeText(byId("where-title"), `Layers and ${scene.headsBlock ? "heads" : axis === "scope" ? "steps" : `${axis}s`}`);
   writeText(byId("where-way"), wayOfChanges(scene));
-  writeText(byId("where-note"), whereNote(scene));
+  writeText(byId("where-note"), scene.headsBlock ? "" : whereNote(scene)); // above cells of heads there is little room
+  writeText(byId("help-layers"), whereNote(scene));
   drawCards(scene);
   places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
   loadSplit(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
@@ -331,7 +352,7 @@ workbench.resized = schedule;
 workbench.view = () => viewNow(workbench.data, workbench.scene.selection);
 
 function tellHeight() {
-  if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: Math.ceil(document.body.scrollHeight) + 2 }, "*");
+  if (FRAMED_PAGE) window.parent.postMessage({ tlFfblock: "height", height: heightOfPage() }, "*");
 }
 
 /** To the notebook: what is selected, as Python names it. */
@@ -347,8 +368,9 @@ function recolour() {
 
 function connectPage() {
   const views = VIEWS.filter(({ there }) => there(workbench.data));
-  const [tabs, further] = views.length > MOST_TABS ? [views.slice(0, TABS), views.slice(TABS)] : [views, []];
-  byId("further").replaceChildren(Object.assign(option("", further.map(({ label }) => label).join(", ")), { hidden: true }), ...further.map(({ name, label }) => option(name, label)));
+  const first = workbench.data.runs.length > 1 ? TABS_OF_RUNS : TABS;
+  const [tabs, further] = views.length > MOST_TABS ? [views.slice(0, first), views.slice(first)] : [views, []];
+  byId("further").replaceChildren(Object.assign(option("", "More views"), { hidden: true }), ...further.map(({ name, label }) => option(name, label)));
   byId("further").hidden = further.length === 0;
   byId("further").addEventListener("change", () => workbench.go({ view: byId("further").value }));
   byId("views").replaceChildren(...tabs.map(({ name, label }) => {

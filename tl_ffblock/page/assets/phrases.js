@@ -1,7 +1,7 @@
 /* What is said: names of maps, the sentence about the selection, what a cell is. No DOM. */
 
 import { formatChange, formatError, formatNumber, formatPercent, formatPoints, formatRough } from "./numbers.js";
-import { isMixed, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
+import { isMixed, isShareOfRow, labelsOf, panelsOf, shownMap, whichOf } from "./scene.js";
 import { largest } from "./shares.js";
 import { intervalRuns } from "./tables.js";
 import { letters } from "./text.js";
@@ -12,7 +12,7 @@ const UNITS = {
   column: "share of the column's sum",
   none: "norm, in units of the residual stream",
 };
-const SCALE_ENDS = { "off-diagonal": "the largest value of another token in rows of three or more", percentile: "the 99th percentile of other tokens' values" };
+const SCALE_ENDS = { "off-diagonal": "the largest value of another token", percentile: "the 99th percentile of other tokens' values" };
 const COMPONENTS = { ATTN: "attention", RES: "the residual connection", LN: "the norm", FF: "the feed-forward block" };
 
 /* Letters of a token that a sentence has at most. */
@@ -118,7 +118,7 @@ export function pixelRemark(perPixel) {
 export function remarksOf(scene, map, perPixel) {
   const { selection, strips } = scene;
   const remarks = [unitOf(scene, map) + (selection.root ? ", on a square-root scale." : ".")];
-  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
+  if (isClipped(map)) remarks.push(`Colours end at ${SCALE_ENDS[selection.range]}${isShareOfRow(scene.data, map.shares) ? " in rows of three or more" : ""}; cells reach ${formatRough(map.top, map.asShare, map.scale === "signed")}.`);
   if (hasCrosses(scene, map)) remarks.push("Crossed: the 95 % interval contains 0.");
   if (scene.hidden.size) remarks.push("Hidden tokens are left out of the shares.");
   const norms = strips.filter((name) => name !== "own" && map.columns[name]);
@@ -139,9 +139,8 @@ export function cellMeaning(block, cells) {
 
 /** One sentence that says what a cell is. */
 function meaningOf({ data, selection }) {
-  const beside = selection.cells === "others" ? " Grey strip: the token's own share." : "";
   const block = data.block(selection.scope);
-  return `A cell: ${cellMeaning(block, block.shares || selection.cells)}.${beside}`;
+  return `A cell: ${cellMeaning(block, block.shares || selection.cells)}.`;
 }
 
 function verb(before, after) {
@@ -265,11 +264,16 @@ export function mapsWords(scene) {
   const sides = [selection.ref && sideName(data, selection.refRun, selection.ref), sideName(data, selection.run, selection.scope)];
   const named = maps.filter((map) => map.role !== "difference").map((map) => channelWords(data, map.key)).join(" and ");
   return {
-    headline: headlineOf(scene), meaning: meaningOf(scene), place: layerWords(scene), note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
+    headline: headlineOf(scene), meaning: meaningOf(scene), further: selection.cells === "others" ? "Grey strip: the token's own share." : "", place: layerWords(scene), note: markedWords(scene), exact: maps.some((map) => data.block(map.key).exact), method: "",
     shown: `${data.block(selection.scope).title}, ${named}`,
     remark: panelsOf(scene).includes(maps[2]) ? `${titleOf(scene, maps[2])}: ${subtitleOf(scene, maps[2])}.` : "",
     file: [layerWords(scene).replace(" ", ""), sides.filter(Boolean).join("-").slice(0, 60), selection.cells],
   };
+}
+
+/** What is drawn, with the sentences that the page has in its help. */
+export function wholeMeaning({ meaning, further = "" }) {
+  return [meaning, further].filter(Boolean).join(" ");
 }
 
 /** The model, and the text that it read where there is one. */
@@ -288,7 +292,7 @@ export function captionOf({ data, selection }, words) {
   const made = [versions, method].filter(Boolean).join("; ");
   return [
     words.headline,
-    `${modelReading(data, selection, 300)}${words.place && `, ${words.place}`}: ${words.shown}. ${words.meaning}`.trim(),
+    `${modelReading(data, selection, 300)}${words.place && `, ${words.place}`}: ${words.shown}. ${wholeMeaning(words)}`.trim(),
     words.remark, words.note,
     exact ? `Sums of parts equal the model's own tensors to ${formatError(data.certificate.error)}.` : "",
     made && `${made}.`,

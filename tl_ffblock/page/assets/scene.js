@@ -5,6 +5,11 @@ import { largest, limitOf, minus, ownShares, sharesOf } from "./shares.js";
 import { hasMaps } from "./tables.js";
 import { axesOf, jointLabels, mapOfWords, rowsOfWords } from "./text.js";
 
+/** Whether cells are shares of all of a row's tokens, which are large where these are few; of named positions others are not on the page. */
+export function isShareOfRow(data, shares) {
+  return !data.named && (shares === "others" || shares === "row");
+}
+
 function mapOf(scene, run, key, role) {
   const { data, axes, selection, hidden } = scene;
   const pooled = (cells) => (selection.words ? mapOfWords(axes, cells, data.words.length) : cells);
@@ -18,7 +23,7 @@ function mapOf(scene, run, key, role) {
   return {
     role, key, run, raw, columns, cells, shares,
     asShare: shares !== "none",
-    limit: limitOf(axes, cells, selection.range, shares === "others" || shares === "row"),
+    limit: limitOf(axes, cells, selection.range, isShareOfRow(data, shares)),
     top: largest(cells),
     scale: data.block(key).signed ? "signed" : "contribution",
     labels: axes.labels(data.runs[run].tokens),
@@ -32,7 +37,7 @@ function differenceOf(scene, before, after) {
     role: "difference", key: after.key, run: after.run, shares: after.shares, asShare: after.asShare,
     raw: minus(after.raw, before.raw),
     cells,
-    limit: limitOf(scene.axes, cells, scene.selection.range, after.shares === "others" || after.shares === "row"),
+    limit: limitOf(scene.axes, cells, scene.selection.range, isShareOfRow(scene.data, after.shares)),
     top: largest(cells),
     columns: Object.fromEntries(shared.map((name) => [name, minus(after.columns[name], before.columns[name])])),
     scale: "signed",

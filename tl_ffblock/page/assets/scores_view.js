@@ -197,7 +197,7 @@ function scoresChoice(scene, go) {
   select.value = String(scoresHead(data, selection));
   select.setAttribute("aria-label", "head");
   select.addEventListener("change", () => go(scoresChange(data, selection, Number(select.value))));
-  return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `layer ${selection.layer}; choose the query in the sentence` })]);
+  return element("div", { className: "toggles" }, [select]);
 }
 
 const SCORES_NOTE = "Orange: positive, violet: negative; each picture has its own scale.";
@@ -250,9 +250,9 @@ export function scoresWords(scene) {
   const tokens = data.runs[selection.run].tokens;
   const [to, from] = [selection.to, selection.from].map((position) => `${quotation(tokens[position])} (position ${position})`);
   const seen = row && !Number.isNaN(row.scores[selection.from]);
-  const said = seen ? `${to} attends to ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}${row.values ? `, ${scoresValued(row, selection.from)}` : ""}.` : row ? cannotSee(to, from) : scoresLacking(scene);
+  const said = seen ? `${to} attends to ${from}: score ${formatChange(row.scores[selection.from], false)}, weight ${formatPercent(row.weights[selection.from])}.` : row ? cannotSee(to, from) : scoresLacking(scene);
   return {
-    headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query with every key: the products of their dimensions sum to the score; the softmax of the scores is the attention weight.",
+    headline: `Layer ${selection.layer}, ${name}: ${said}`, meaning: "One token's query with every key.", further: "The products of their dimensions sum to the score; the softmax of the scores is the attention weight.",
     place: `layer ${selection.layer}`, shown: `attention scores, ${name}, query of ${to}`, remark: "", exact: false, method: "", note: row ? `${SCORES_NOTE} ${scoresLaw(row)}` : "",
     file: [`layer${selection.layer}`, `scores-${name}`.replaceAll(" ", ""), `query${selection.to}`],
   };

@@ -7,6 +7,9 @@ import { labelsOf, ownColumn, profileLimits, profileOf, shownMap } from "./scene
 import { byId, colourChip, element, writeText } from "./svg.js";
 import { positionWords } from "./text.js";
 
+/* Pixels around the lines of chips. */
+const AROUND_CHIPS = 2;
+
 function sentenceWords(scene) {
   const { selection, maps, axes, row, column } = scene;
   const label = (at) => quotation(labelsOf(scene)[at]);
@@ -44,6 +47,7 @@ function paintChip(scene, node, column, profiles, limits) {
     const value = profiles[side][column];
     return Number.isNaN(value) ? null : shadeOf(palette, value, limits[side], maps[side].scale, scene.selection.root);
   };
+  node.classList.toggle("negative", maps[profiles.length - 1].scale === "signed" && ground < 0);
   colourChip(node, shadeAt(profiles.length - 1), profiles.length > 1 && shadeAt(0));
 }
 
@@ -100,8 +104,9 @@ export function drawSentence(scene, go, host) {
   });
 }
 
-/** Scrolls to the token that is read; asked after a frame, when the page is laid out. */
+/** Scrolls to the token that is read, whose line is then the last in sight; asked after a frame, when the page is laid out. */
 export function revealToken(scene, host) {
   const chip = host.children[ownColumn(scene)];
-  if (chip.offsetTop < host.scrollTop || chip.offsetTop + chip.offsetHeight > host.scrollTop + host.clientHeight) host.scrollTop = chip.offsetTop - 20;
+  const end = chip.offsetTop + chip.offsetHeight + AROUND_CHIPS;
+  if (chip.offsetTop < host.scrollTop || end > host.scrollTop + host.clientHeight + 1) host.scrollTop = end - host.clientHeight;
 }

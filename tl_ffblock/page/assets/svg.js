@@ -46,6 +46,7 @@ export function colourChip(chip, ground, stripe) {
 export function shareChip(label, number, title, ground) {
   const chip = element("li", { className: "chip", title }, [element("bdi", { textContent: label }), element("span", { textContent: number })]);
   colourChip(chip, ground, null);
+  chip.classList.toggle("negative", number.startsWith("−"));
   return chip;
 }
 

@@ -4,7 +4,7 @@ import { shadeOf } from "./colours.js";
 import { isLabelled } from "./furniture.js";
 import { frameAround } from "./marks.js";
 import { channelWords } from "./phrases.js";
-import { element, fitText, rectangle, svg, text, upright } from "./svg.js";
+import { element, fitText, rectangle, svg, text, textWidth, upright } from "./svg.js";
 import { channelKey } from "./tables.js";
 import { formatTrack, rangeWords, trackRanges, tracksOf } from "./tracks.js";
 
@@ -35,7 +35,9 @@ function whereGrid(scene, columns, width, lying) {
   const wide = lying ? 15 : Math.max(8, Math.min(26, (width - label - 14 * groups - 4) / Math.max(1, columns.length)));
   const offset = (index) => columns[index].group * (lying ? 8 : 14) + index * wide;
   const place = (layer, index) => (lying ? [label + layer * along, head + offset(index)] : [label + offset(index), head + layer * along]);
-  const end = columns.length ? offset(columns.length - 1) + wide : 0;
+  const headed = columns.map(({ group, track }, index) => (index && columns[index - 1].group === group ? 0 : offset(index) + textWidth(track.title, 11)));
+  const last = columns.length ? offset(columns.length - 1) + wide : 0;
+  const end = lying ? last : Math.max(last, ...headed);
   const size = lying ? [label + n * along + 4, head + end + 4] : [label + end + 4, head + n * along + 4];
   return { place, cell: lying ? [along, wide] : [wide, along], size, label, head, lying };
 }

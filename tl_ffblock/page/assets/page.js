@@ -11,7 +11,7 @@ import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_v
 import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
 import { hasHeads, headBlock, headKeysOf, headsFields, headsView, shownHeads } from "./heads_view.js";
 import { chosenLogit, hasLogit, logitMapChange, logitMapKey, logitTable, logitUnit, mapsQuestion } from "./logit.js";
-import { logitCard } from "./logit_card.js";
+import { listedKind, logitCard } from "./logit_card.js";
 import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
 import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
 import { formatChange, formatRough } from "./numbers.js";
@@ -161,6 +161,7 @@ function sceneNow() {
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];
   const { name } = viewNow(data, selection);
+  scene.listed = name === "overview" && hasLogit(data) && hasMaps(data);
   scene.headsBlock = hasHeads(data) && ["heads", "all", "scores"].includes(name) ? headBlock(data, selection)[0] : "";
   scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
   return scene;
@@ -249,8 +250,9 @@ function drawCards(scene) {
   drawCard(scene, workbench.go, host);
   if (viewNow(scene.data, scene.selection).name === "memories") { host.replaceChildren(); return; }
   if (viewNow(scene.data, scene.selection).name !== "overview") { host.append(...further); return; }
-  const said = further.length ? [] : [element("p", { className: "said", textContent: mapsWords(scene).headline })];
-  host.prepend(...said, closeUp(scene, byId("why").clientWidth), ...further);
+  const [said, ...list] = further.length ? further : [element("p", { className: "said", textContent: mapsWords(scene).headline })];
+  const map = closeUp(scene, byId("why").clientWidth);
+  host.prepend(...(scene.paper ? [map, said] : [said, map]), ...list);
 }
 
 /** The selected layer's map, as the last of those that the view of maps has. */
@@ -289,7 +291,9 @@ function drawBesides(scene) {
   writeText(byId("where-way"), wayOfChanges(scene));
   writeText(byId("where-note"), whereNote(scene));
   drawCards(scene);
-  places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
+  const unlisted = scene.listed && !scene.paper && listedKind(scene) !== "pairs";
+  byId("which-pairs").hidden = unlisted;
+  if (!unlisted) places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
   loadSplit(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
 }
 

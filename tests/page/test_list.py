@@ -1,4 +1,4 @@
-"""What is selected, in one sentence, and the one list beside the overview of a target."""
+"""Beside the overview: what is selected, in one sentence, the one list of a target, and the close-up of the layer by its lenses."""
 
 import dataclasses
 import re
@@ -8,10 +8,16 @@ import pytest
 import torch
 
 from tests.page.screen import Builder, Screen, Shower
+from tests.page.test_graph_page import drawn
 from tests.page.test_logit_view import HEADS, LAYERS, attribution
+from tests.page.test_memories import card
 from tests.page.test_overview import patching, sweep
 from tl_ffblock.attribution import Attribution
+from tl_ffblock.page import page
+from tl_ffblock.page.data import GraphBlock
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.tables import HeadTable
+from tl_ffblock.views import page_of
 
 pytestmark = pytest.mark.browser
 TOKENS = tuple(f"token{at}" for at in range(5))
@@ -154,4 +160,95 @@ def test_one_sort_and_what_was_measured_in_every_kind(build: Builder, show: Show
     screen.settle()
     screen.page.wait_for_timeout(60)
     assert "from=1" in screen.page.url
+    assert screen.problems == []
+
+
+def lenses(screen: Screen) -> dict[str, str]:
+    """The lenses that are offered, and whether each is the one of now."""
+    buttons = screen.page.locator(".lenses button").all()
+    return {button.inner_text(): str(button.get_attribute("aria-pressed")) for button in buttons}
+
+
+def with_graph(maps: ContributionMaps, graph: GraphBlock, *beside: Any) -> str:
+    """The page of maps with results and a graph beside them."""
+    data = page_of(maps, beside=beside, view="overview")
+    (run,) = data.runs
+    runs = (dataclasses.replace(run, blocks={**run.blocks, "graph": graph}),)
+    return page(dataclasses.replace(data, runs=runs), circuitsvis=False)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("width", [380, 1280])
+def test_a_layer_has_four_lenses_beside_the_overview(build: Builder, show: Shower, width: int, asked: bool) -> None:
+    """Map, heads, neurons, inside, on one line: each draws its view, is in the address, and is undone by Back; a link opens it."""
+    maps, result = of_everything(build)
+    cells = {scope: torch.stack([values] * 2, 1) for scope, values in maps.values.items()}
+    maps = dataclasses.replace(maps, heads=HeadTable(cells, maps.layers, ("head 0", "head 1")))
+    graph = drawn(columns=("layer 1\nin", "layer 1\nkeys", "layer 1\nvalues", "layer 1\nout"))
+    html = with_graph(maps, graph, card("1:3", TOKENS), *([result] if asked else []))
+    context = {"viewport": {"width": width, "height": 900}}
+    screen = show(html=html, context=context, address="#layer=1")
+    screen.settle()
+    drawings = {"map": ".panel", "heads": ".lines svg", "neurons": ".memory", "inside": ".graph svg"}
+    assert lenses(screen) == {"map": "true", "heads": "false", "neurons": "false", "inside": "false"}
+    heights = screen.page.evaluate(
+        "Array.from(document.querySelectorAll('.lenses button'), (b) => b.getBoundingClientRect().top)"
+    )
+    assert len({round(top) for top in heights}) == 1
+    before = ["map", "heads", "neurons"]
+    for lens, place in drawings.items():
+        screen.page.locator(".lenses button", has_text=lens).click()
+        screen.settle()
+        screen.page.wait_for_timeout(
+            800
+        )  # the address is written after the picture, quick changes of one field are one step
+        assert lenses(screen)[lens] == "true"
+        assert [name for name, of in drawings.items() if screen.page.locator(f"#close-up {of}").count()] == [lens], (
+            place
+        )
+        assert (f"lens={lens}" in screen.page.url) == (lens != "map")
+        assert screen.page.locator("#figure .logit").is_visible() and screen.overflow() <= 0
+        inside = "(place) => { const [a, b] = ['#close-up', '#why'].map((of) => document.querySelector(of).getBoundingClientRect()); return a.right <= b.right + 1; }"
+        assert screen.page.evaluate(inside)
+    if asked:
+        screen.page.locator(".lenses button", has_text="neurons").click()
+        screen.settle()
+        rows = {
+            name: numbers(f" {line}")[0]
+            for name, line in (
+                row.locator("td").all_inner_texts()[::2]
+                for row in screen.page.locator("#close-up .profile tr").all()[1:]
+            )
+        }
+        assert rows == pytest.approx(
+            {f"L1N{at}": float(share) for at, share in enumerate(result.neurons(1).sum(dim=0))}, rel=6e-3
+        )
+        screen.page.wait_for_timeout(800)
+        screen.page.go_back()
+        screen.page.wait_for_timeout(100)
+        screen.settle()
+    again = show(html=html, context=context, address=screen.page.evaluate("location.hash"))
+    again.settle()
+    assert again.page.locator("#close-up .graph svg").count() > 0 and lenses(again) == lenses(screen)
+    for lens in reversed(before):
+        screen.page.go_back()
+        screen.page.wait_for_timeout(100)
+        screen.settle()
+        assert lenses(screen)[lens] == "true"
+    screen.go("#layer=2&lens=inside")
+    assert "no nodes of layer 2" in screen.page.locator("#close-up").inner_text()
+    screen.page.locator("#close-up .note button").click()
+    screen.settle()
+    assert screen.page.locator("#close-up .graph svg").count() > 0
+    screen.page.locator("#close-up .ways button").click()
+    screen.settle()
+    assert screen.page.locator("#figure .graph").is_visible() and screen.page.locator("#close-up").is_hidden()
+    assert screen.page.evaluate("window.x") is None and screen.problems == []
+
+
+def test_lenses_are_those_that_the_page_has(build: Builder, show: Shower) -> None:
+    """Maps alone have no row of lenses, whatever the address asks for."""
+    maps, _ = of_everything(build)
+    screen = show(maps, view="overview", address="#lens=heads")
+    assert lenses(screen) == {} and screen.page.locator("#close-up .panel").count() == 1
     assert screen.problems == []

@@ -151,6 +151,12 @@ function listTable(scene, block, kind, go) {
   return [element("div", { className: "listed" }, entries.length ? [table] : []), element("p", { className: "note", textContent: `${KINDS[kind].note(scene, block)}${cut}` })];
 }
 
+/** The neurons of the selected layer, for its close-up; none where the page has none of it. */
+export function neuronsTable(scene, go) {
+  const block = chosenLogit(scene.data, scene.selection);
+  return block && logitNeurons(block, scene.selection.layer).length ? listTable(scene, block, "neurons", go) : [];
+}
+
 /** The sentence about what is selected, and the list; none where the page has no target. */
 export function logitCard(scene, go) {
   const block = chosenLogit(scene.data, scene.selection);

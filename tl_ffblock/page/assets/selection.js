@@ -14,6 +14,7 @@ const HIDDEN = ["", "special", "first", "special first"];
 const PANELS = ["", "before", "after", "difference"];
 const SORTS = ["change", "share", "distance"];
 const LISTS = ["heads", "edges", "neurons", "tokens", "sources", "biases", "pairs"];
+const LENSES = ["map", "heads", "neurons", "inside"];
 const ORDERS = ["contributes", "removed", "place"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
@@ -65,6 +66,7 @@ const FIELDS = {
   find: (data, value) => typeof value === "string" && value.length <= 60,
   neuron: isNumberOr(-1),
   list: (data, value) => LISTS.includes(value),
+  lens: (data, value) => LENSES.includes(value),
   order: (data, value) => ORDERS.includes(value),
   node: isNumberOr(-1),
   amount: isNumberOr(-1),
@@ -113,7 +115,7 @@ export function openingSelection(data) {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads, between: "", block: "",
     cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
-    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1, list: "heads", order: "contributes",
+    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1, list: "heads", order: "contributes", lens: "map",
     node: -1, amount: -1, target: 0, inks: "share",
   };
 }

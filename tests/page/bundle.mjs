@@ -17,7 +17,7 @@ const digest = hash.digest("hex");
 for (const kind of ["css", "js"]) {
   const banner = kind === "js" ? { js: '"use strict";' } : {};
   const { outputFiles: [bundle] } = await build({
-    entryPoints: [join(ASSETS, `page.${kind}`)], bundle: true, write: false, format: "iife", target: "es2022", charset: "utf8", minify: true, lineLimit: 120, banner,
+    entryPoints: [join(ASSETS, `page.${kind}`)], bundle: true, write: false, format: "iife", target: "es2022", charset: "utf8", minify: true, lineLimit: 1000, banner,
   });
   const text = `/* sources ${digest} */\n${bundle.text}`;
   if (process.argv[2] === "--print") console.log(text.trimEnd());

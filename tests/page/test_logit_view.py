@@ -146,7 +146,9 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
         """,
         payload=payload(maps_of(build, tokens), beside=(result,), scope="AtbLnFf"),
     )
-    assert said["sentence"] == "At the input of layer 1, the attribution of “it” is −3.25 logits."
+    assert (
+        said["sentence"] == "At the input of layer 1, “it” contributes −3.25 of 8 logits, −40.6\u00a0% of the answer."
+    )
     assert said["law"].endswith("all tokens +7, later biases +1, together 8.")
     assert said["headline"].startswith("logit difference '<b onclick=x>' − ' John' = 8 logits. At the input")
     assert said["words"] == [None, 10.0, -3.25] and said["limit"] == 10.0 and said["before"] is False
@@ -157,7 +159,6 @@ def test_words_sums_and_hidden_tokens(build: Builder) -> None:
     assert said["change"] == {"view": "maps", "scope": "logit maps: AtbLnFf", "ref": "AtbLnFf"}
 
 
-@needs_node
 @needs_node
 def test_a_sum_has_the_digits_of_its_terms(build: Builder) -> None:
     """5.287 is "tokens +5.287", not "+5.29"."""
@@ -221,7 +222,7 @@ def test_the_view_shows_selects_and_runs_nothing_of_the_tokens(build: Builder, s
     screen.page.mouse.click(x, y)
     screen.settle()
     assert screen.selection()["layer"] == "1"
-    assert "is −3.25 logits." in screen.page.locator("#headline").inner_text()
+    assert "contributes −3.25 of 8 logits" in screen.page.locator(".said").inner_text()
     assert "together 8." in screen.page.locator(".logit-card").inner_text()
     assert screen.page.locator("#sentence .chip[aria-selected=true] bdi").inner_text() == HOSTILE[3]
     screen.page.mouse.move(5, 5)

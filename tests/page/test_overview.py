@@ -533,7 +533,7 @@ def test_what_was_measured_stands_beside_what_contributes(build: Builder, show: 
     screen.go("#layer=1&to=4&from=2")
     table = screen.page.locator(".logit-card table.measured").filter(has_text="L1H0")
     heads = table.locator("th").all_inner_texts()
-    assert heads == ["attribution", "if removed"]
+    assert heads == ["contributes", "if removed"]
     for row in table.locator("tr").all()[1:]:
         name, _, _, shown = row.locator("td").all_inner_texts()
         number = int(name.removeprefix("L1H"))

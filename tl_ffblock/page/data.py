@@ -147,12 +147,17 @@ class MapsBlock:
         values = pack_reachable(by_name, cells, coarse=self.coarse, root=opening)
         columns = {name: {c: pack(rows) for c, rows in table.items()} for name, table in self.columns.items()}
         json = dict(self.labels) | {
-            "channels": self.channels,
+            "channels": [_shortened(channel) for channel in self.channels],
             "tracks": [track | {"values": rounded(track["values"], EXACT_DIGITS)} for track in self.tracks],
             "values": {name: table.payload for name, table in values.items()},
             "columns": {n: {c: rows.payload for c, rows in table.items()} for n, table in columns.items()},
         }
         return DataBlock(json, max(t.precision for held in (values, *columns.values()) for t in held.values()))
+
+
+def _shortened(channel: Mapping[str, str | None]) -> dict[str, str]:
+    """A channel as it is sent: without what it lacks, and without a label that is its name."""
+    return {key: value for key, value in channel.items() if value and (key, value) != ("label", channel["name"])}
 
 
 @dataclass(frozen=True)

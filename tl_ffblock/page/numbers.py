@@ -63,10 +63,10 @@ def pack(
     payload = {
         "packed": base64.b64encode(zlib.compress(raw, 6)).decode("ascii"),
         "bytes": 1 if coarse else 2,
-        "signed": signed,
         "low": rounded(low.tolist(), FULL_DIGITS),
         "step": steps.tolist(),
-        "reference": reference and reference[0],
+        **({"signed": True} if signed else {}),
+        **({"reference": reference[0]} if reference else {}),
     }
     return Packed(payload, float(np.expm1(steps.max(initial=0.0) / 2)), codes)
 

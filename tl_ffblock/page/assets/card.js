@@ -25,11 +25,11 @@ function cellCard(scene) {
   const { axes, row, column, data } = scene;
   const labels = labelsOf(scene);
   const reachable = axes.reaches(row, column);
-  return element("section", { className: "card" }, [
+  return element("section", { className: "card cell-card" }, [
     element("h3", {}, ["Cell: ", element("bdi", { textContent: labels[column] }), `${whichOf(scene, column)} → `, element("bdi", { textContent: labels[axes.own[row]] }), whichOf(scene, axes.own[row])]),
     element("p", { className: "note", textContent: [pairPlaces(data, axes.columns[column].position, axes.rows[row].position), layerWords(scene)].filter(Boolean).join(", ") }),
     reachable && scene.headsBlock ? "" : reachable ? cellNumbers(scene, { row, column }) : element("p", { textContent: "Not reachable: this model attends to earlier tokens only." }),
-    ...splitBars(scene, "head"), ...splitBars(scene, "expert"),
+    ...(scene.listed ? [] : [...splitBars(scene, "head"), ...splitBars(scene, "expert")]),
     ...scene.strips.length && data.queries.length && !scene.headsBlock ? [element("p", { className: "note", textContent: `${quotation(labels[axes.own[row]])} as a row:` }), stripTable(scene)] : [],
   ]);
 }
@@ -94,7 +94,7 @@ function profileCard(scene, go) {
   return element("section", { className: "card" }, [heading, element("table", { className: "profile" }, lines)]);
 }
 
-/** In views of heads the cell's card has heads alone: the contribution of all heads together is another number. */
+/** In views of heads the cell's card has heads alone: the contribution of all heads together is another number. Beside the list of a target it has no list of its own. */
 export function drawCard(scene, go, host) {
-  host.replaceChildren(cellCard(scene), ...(scene.headsBlock ? [] : [profileCard(scene, go)]));
+  host.replaceChildren(cellCard(scene), ...(scene.headsBlock || scene.listed ? [] : [profileCard(scene, go)]));
 }

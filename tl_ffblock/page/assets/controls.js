@@ -231,7 +231,7 @@ export function connectKeys(bench) {
       f: () => byId("figure-mode").click(),
       "?": () => byId("help-mode").click(),
       "/": () => byId("search").focus(),
-      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : selection.heads ? { heads: "" } : selection.node >= 0 ? { node: -1 } : {}),
+      Escape: () => bench.go(selection.zoom ? { zoom: "" } : selection.panel ? { panel: "" } : selection.heads ? { heads: "" } : selection.neuron >= 0 ? { neuron: -1 } : selection.node >= 0 ? { node: -1 } : {}),
     };
     if (event.key.startsWith("Arrow") && !event.altKey) return;
     if (!(event.key in actions)) return;

@@ -150,7 +150,7 @@ function connectGraph(host, now, go) {
     if (now.scene.selection.node >= 0) return;
     const index = nodeOf(event);
     light(now.picture, now.drawn.data, index < 0 ? null : index);
-    showCard(now.drawn, index, go);
+    if (!now.scene.beside) showCard(now.drawn, index, go);
   });
   host.addEventListener("keydown", (event) => {
     if (event.key === "Escape") go({ node: -1 });
@@ -200,13 +200,44 @@ export function graphLens(scene, go, width) {
     light(now.picture, now.drawn.data, now.drawn.shown.nodes.has(node) ? node : null);
     graphLook(next, byId("search").value);
     requestAnimationFrame(() => {
-      bringIntoSight(host, now.drawn, node >= 0 || now.opened ? node : now.drawn.data.start, !now.opened);
+      bringIntoSight(host, now.drawn, node >= 0 || now.opened ? node : startOf(now), !now.opened);
       now.opened = true;
       if (now.small) frameSeen(now.small, host, now.drawn.layout);
     });
   };
   connectGraph(host, now, go);
   return { nodes: [...(scene.data.channels.size ? [] : [graphText(scene, now.drawn.data)]), controls.host, legend, above, host, drawnDetails(now.drawn.data)], update };
+}
+
+/** The node that is in sight first: of the page as it says, of the close-up of a layer one of that layer. */
+function startOf({ scene, drawn: { data, shown } }) {
+  const here = scene.beside ? [...shown.nodes].find((index) => layerOf(data, index) === scene.selection.layer) : undefined;
+  return here ?? data.start;
+}
+
+/** The layer that a node's column is headed with; -1 where it is headed with none. */
+function layerOf({ columns, nodes }, index) {
+  return Number((/^layer (\d+)\n/.exec(columns[nodes[index].column]) || [0, -1])[1]);
+}
+
+/** The layers of which a page's graph has nodes, as far as its columns say. */
+export function insideLayers(data, run) {
+  const graph = graphBlock(data, run);
+  return [...new Set(graph.nodes.map((_, index) => layerOf(graph, index)))].filter((layer) => layer >= 0);
+}
+
+/** The graph beside the overview, and below it the card of the chosen node. */
+export function graphInside(scene, go, width) {
+  const { nodes, update } = graphLens(scene, go, width);
+  const card = element("section", { className: "node-card" });
+  const both = (next) => {
+    const drawn = graphScene(next);
+    const { node } = next.selection;
+    card.hidden = node < 0;
+    if (node >= 0) card.replaceChildren(...nodeCard(drawn, node, (other) => go(nodeChange(drawn, other))));
+    update(next);
+  };
+  return { nodes: [...nodes, card], update: both };
 }
 
 export function graphWords(scene) {

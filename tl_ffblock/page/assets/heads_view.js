@@ -55,6 +55,12 @@ export function headMap(scene, key) {
   return taken(axes, selection.words ? mapOfWords(axes, raw, data.words.length) : raw, hidden, false);
 }
 
+/** Keys of the maps of those heads. */
+export function headKeysShown(data, selection) {
+  const keys = headKeysOf(data, selection);
+  return shownHeads(data, selection).map((index) => keys[index]);
+}
+
 function toggledHeads(scene, index, alone) {
   const shown = shownHeads(scene.data, scene.selection);
   if (alone) return shown.length === 1 && shown[0] === index ? "" : String(index);
@@ -76,7 +82,7 @@ function headButtons(scene, go) {
   });
   const everyone = element("button", { type: "button", textContent: "all" });
   everyone.addEventListener("click", () => go({ heads: "" }));
-  return element("div", { className: "toggles head-choice" }, [blockChoice(scene, go), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
+  return element("div", { className: "toggles head-choice" }, [...(scene.beside ? [] : [blockChoice(scene, go)]), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
 }
 
 /** The list of pairs of segments between which lines can be; of a text without segments none. */
@@ -305,7 +311,7 @@ export function headsView(scene, go, width) {
   const squares = svg("g", { class: "head-squares" });
   drawing.append(squares);
   const host = element("div", { className: "lines" }, [canvas, drawing]);
-  const note = `${headsNote(scene, limit)} Drawn: the strongest ${LINES.most} and all of the selected token, whose squares are its heads. Point at a token for its lines, click to select it.`;
+  const note = scene.beside ? headsNote(scene, limit) : `${headsNote(scene, limit)} Drawn: the strongest ${LINES.most} and all of the selected token, whose squares are its heads. Point at a token for its lines, click to select it.`;
   const update = (now) => {
     emphasise(now, labels);
     squares.replaceChildren(...headSquares(now, place, { lines }));

@@ -1,8 +1,7 @@
 /* A target attributed through the layers: its numbers as they are shown, and the words about them. No DOM. */
 
-import { formatChange, formatNumber, formatRough } from "./numbers.js";
+import { formatChange, formatNumber, formatPercent, formatRough } from "./numbers.js";
 import { mapsWords, pairWords, pixelRemark, tokenWords } from "./phrases.js";
-import { rankedProfile } from "./ranking.js";
 import { biographyLimit, biographyOf, labelsOf, ownColumn, ownThrough, shownMap } from "./scene.js";
 import { largest, limitOf } from "./shares.js";
 import { blocksOf, channelKey, intervalRuns } from "./tables.js";
@@ -219,16 +218,45 @@ export function logitIsBefore(block, layer) {
   return block.residual[layer].every((share) => share === 0) && block.value !== 0;
 }
 
-/** What flows through the token that is read, at the selected layer's input. */
+/** The largest neurons of a layer, as far as the page has them: number and share. */
+export function logitNeurons(block, layer) {
+  return block.neurons[layer] || [];
+}
+
+/** What the residual stream at each token contributes at a layer's input. */
+export function logitShares(scene, layer) {
+  return logitColumns(scene, chosenLogit(scene.data, scene.selection).residual[layer]);
+}
+
+/** What is selected beside a token, by its name, share and place: a neuron, else a head with its pair; null where neither is. */
+function selectedComponent(scene, block) {
+  const { layer, neuron, to, from, list } = scene.selection;
+  const everywhere = `over ${block.ends ? "these" : "all"} positions`;
+  const [, ofNeuron] = logitNeurons(block, layer).find(([number]) => number === neuron) || [];
+  if (ofNeuron !== undefined) return { name: `L${layer}N${neuron}`, share: ofNeuron, place: everywhere, more: "" };
+  const head = logitHead(block, scene.selection);
+  if (head < 0) return null;
+  const whole = block.heads[layer][head];
+  const [, , share] = (block.edges[`${layer},${head}`] || []).find(([query, key]) => query === to && key === from) || [];
+  const pair = `from ${tokenWords(scene, scene.axes.columnOf[from])} to ${tokenWords(scene, scene.axes.columnOf[to])}`;
+  const name = `L${layer}H${head}`;
+  if (share !== undefined && list === "edges") return { name, share, place: pair, more: `; ${formatChange(whole, false)} ${everywhere}` };
+  return { name, share: whole, place: everywhere, more: share === undefined ? "" : `; ${formatChange(share, false)} ${pair}` };
+}
+
+/** What is selected, and how much of the target it contributes: a neuron, a head with its pair, else the token at the layer's input. */
 export function logitSentence(scene) {
-  const { data, selection } = scene;
-  const block = chosenLogit(data, selection);
+  const { data, selection: { layer } } = scene;
+  const block = chosenLogit(data, scene.selection);
+  const amount = (share) => `contributes ${formatChange(share, false)} of ${formatNumber(block.value)}${logitUnit(block)}`;
+  const part = (share) => (block.value === 0 ? "" : `, ${formatPercent(share / block.value)} of the answer`);
+  const component = selectedComponent(scene, block);
+  if (component) return `${component.name} ${amount(component.share)} ${component.place}${part(component.share)}${component.more}.`;
   const column = ownColumn(scene);
   const token = tokenWords(scene, column);
-  if (logitIsBefore(block, selection.layer)) return `At the input of layer ${selection.layer} all attributions are 0: the target is read before.`;
-  const share = logitColumns(scene, block.residual[selection.layer])[column];
-  if (Number.isNaN(share)) return `${token} is hidden.`;
-  return `At the input of layer ${selection.layer}, the attribution of ${token} is ${formatChange(share, false)}${logitUnit(block)}.`;
+  if (logitIsBefore(block, layer)) return `At the input of layer ${layer} all attributions are 0: the target is read before.`;
+  const share = logitShares(scene, layer)[column];
+  return Number.isNaN(share) ? `${token} is hidden.` : `At the input of layer ${layer}, ${token} ${amount(share)}${part(share)}.`;
 }
 
 /** What the rows of complete rules sum to: the target, or what of it is linear in the logits. */
@@ -242,12 +270,6 @@ export function logitLaw(block, layer) {
   if (block.ends) return `At the input of layer ${layer}: these positions sum to ${formatChange(flowing, false)}; the remainder is of other positions and later biases.`;
   const sum = `At the input of layer ${layer}: all tokens ${formatChange(flowing, false, 4)}, later biases ${formatChange(later, false, 4)}`;
   return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
-}
-
-/** The tokens through which most flows at a layer's input, by size. */
-export function logitLargest(scene, layer, most) {
-  const shares = logitColumns(scene, chosenLogit(scene.data, scene.selection).residual[layer]);
-  return rankedProfile(shares, null, most).map(({ at }) => ({ column: at, share: shares[at] })).filter(({ share }) => share !== 0);
 }
 
 /** The head that is chosen of so many, by number; -1 where it is none or several. */
@@ -274,10 +296,9 @@ export function logitArcs({ axes, hidden }, block, limit) {
   return across.sort((a, b) => Math.abs(b.share) - Math.abs(a.share)).slice(0, ARC_MOST);
 }
 
-/** The heads of a layer by size: number and share. */
+/** The heads of a layer: number and share. */
 export function logitHeads(block, layer) {
-  if (!block.heads) return [];
-  return block.heads[layer].map((share, head) => ({ head, share })).sort((a, b) => Math.abs(b.share) - Math.abs(a.share));
+  return block.heads ? block.heads[layer].map((share, head) => ({ head, share })) : [];
 }
 
 /** The map of the same target with a sign at the step that is selected, or at the nearest that there is; null without maps. */

@@ -1,90 +1,173 @@
-/* Why: the card of a layer and a token on the way to a target. */
+/* Why: what is selected on the way to a target, in words, and one list of what contributes. */
 
 import { sizeBar, sizeInk } from "./card.js";
-import { chosenLogit, logitHead, logitHeads, logitLargest, logitLaw, logitSentence, logitTarget } from "./logit.js";
-import { formatChange } from "./numbers.js";
-import { logitTokenChange } from "./overview_view.js";
+import { option } from "./controls.js";
+import { chosenLogit, logitHead, logitHeads, logitLaw, logitNeurons, logitRowName, logitSentence, logitShares } from "./logit.js";
+import { formatChange, formatPercent } from "./numbers.js";
+import { isHeadOf, logitTokenChange } from "./overview_view.js";
 import { tokenWords } from "./phrases.js";
-import { labelsOf, ownColumn, whichOf } from "./scene.js";
+import { labelsOf, ownColumn, profileOf, shownMap, whichOf } from "./scene.js";
 import { element } from "./svg.js";
 import { effectAt, effectsOf } from "./tables.js";
 
-const LOGIT_LINES = 6;
+/* Lines of the list; on paper so few that the cards end on the second sheet. */
+const LIST_LINES = 40;
+const PAPER_LINES = 12;
 
-/** A name, a bar in the colour of the sign, a number, and what was measured of it. */
-function logitLine(scene, name, share, most, further) {
+/** A token as a part of a name, with its position where others are written alike. */
+function tokenName(scene, column) {
+  return [element("bdi", { textContent: labelsOf(scene)[column] }), whichOf(scene, column)];
+}
+
+function headEntries(scene, block) {
+  const { layer } = scene.selection;
+  const read = scene.axes.columns[ownColumn(scene)].position;
+  return logitHeads(block, layer).map(({ head, share }) => ({ name: [`L${layer}H${head}`], share, place: [layer, head, read], change: { heads: String(head), neuron: -1 }, none: { heads: "" }, current: head === logitHead(block, scene.selection) }));
+}
+
+/** Edges of the chosen head, else of all heads of the layer. */
+function edgeEntries(scene, block) {
+  const { data, selection, axes } = scene;
+  const { layer } = selection;
+  const chosen = logitHead(block, selection);
+  const places = Object.keys(block.edges).map((place) => place.split(",").map(Number)).filter(([at, head]) => at === layer && (chosen < 0 || head === chosen));
+  return places.flatMap(([, head]) => block.edges[`${layer},${head}`].filter(([, , share]) => share !== 0).map(([query, key, share]) => ({
+    name: [`H${head}: `, ...tokenName(scene, axes.columnOf[key]), " → ", ...tokenName(scene, axes.columnOf[query])], share, place: [layer, head, query, key],
+    change: { heads: String(head), neuron: -1, ...(data.queries.includes(query) ? { to: query, from: key, read: "row" } : { from: key, read: "column" }) }, none: { heads: "" }, current: isHeadOf(scene, { layer, head, query, key }),
+  })));
+}
+
+function neuronEntries({ selection }, block) {
+  const { layer } = selection;
+  return logitNeurons(block, layer).map(([neuron, share]) => ({ name: [`L${layer}N${neuron}`], share, place: [], change: { neuron, heads: "" }, none: { neuron: -1 }, current: neuron === selection.neuron }));
+}
+
+function tokenEntries(scene) {
+  const { layer } = scene.selection;
+  return Array.from(logitShares(scene, layer), (share, column) => ({
+    name: tokenName(scene, column), share, place: [layer, scene.axes.columns[column].position], change: logitTokenChange(scene, column), current: column === ownColumn(scene),
+  })).filter(({ share }) => share !== 0 && !Number.isNaN(share));
+}
+
+/** Of the map beside it: from where the token that is read takes, or to where it gives. */
+function sourceEntries(scene) {
+  const { selection, axes } = scene;
+  const map = shownMap(scene);
+  const words = (value) => (map.asShare && map.scale !== "signed" ? formatPercent(value) : formatChange(value, map.asShare));
+  return Array.from(profileOf(scene, map), (share, column) => {
+    const { position } = axes.columns[column];
+    const cell = selection.read === "row" ? [selection.to, position] : [position, selection.from];
+    return {
+      name: tokenName(scene, column), share, shown: words(share), scale: map.scale, place: [selection.layer, -1, ...cell],
+      change: selection.read === "row" ? { from: position } : { to: position }, current: column === (selection.read === "row" ? scene.column : axes.own[scene.row]),
+    };
+  }).filter(({ share }) => !Number.isNaN(share));
+}
+
+/** Biases and edits from the selected layer on. */
+function biasEntries({ selection }, block) {
+  return block.biases.filter(([, layer, share]) => layer >= selection.layer && share !== 0).map(([name, layer, share]) => ({ name: [`${name} (${layer < 0 ? "input" : logitRowName(block, layer)})`], share, place: [] }));
+}
+
+/** What the list can be of: its entries in their own order, what that order is, the kind of what was measured of them, and what their numbers are. */
+const KINDS = {
+  heads: {
+    words: "heads", entries: headEntries, order: "number", effect: "head",
+    note: (scene, block) => {
+      const atOne = effectsOf(scene.data).some(({ tables }) => tables.head && tables.head.axes.length > 2);
+      return `Heads of layer ${scene.selection.layer}, summed over ${block.ends ? "these" : "all"} positions${atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : ""}.`;
+    },
+  },
+  edges: {
+    words: "edges", entries: edgeEntries, order: "head", effect: "cell",
+    note: ({ selection }, block) => `The largest of ${logitHead(block, selection) < 0 ? "each head" : `L${selection.layer}H${logitHead(block, selection)}`}, source → destination.`,
+  },
+  neurons: { words: "neurons", entries: neuronEntries, order: "number", effect: "neuron", note: ({ selection }) => `The largest of layer ${selection.layer}, summed over all positions.` },
+  tokens: { words: "tokens", entries: tokenEntries, order: "position", effect: "residual", note: ({ selection }, block) => logitLaw(block, selection.layer) },
+  sources: { words: "sources", entries: sourceEntries, order: "position", effect: "cell", note: (scene) => `${scene.selection.read === "row" ? "Sources of" : "Destinations of"} ${tokenWords(scene, ownColumn(scene))} in the map above.` },
+  biases: { words: "biases", entries: biasEntries, order: "layer", effect: "bias", note: ({ selection }) => `Biases and edits from layer ${selection.layer} on.` },
+};
+
+/** The kinds that this page has numbers of. */
+function kindsOf(scene, block) {
+  const there = { heads: block.heads, edges: Object.keys(block.edges).length, neurons: block.neurons.length, tokens: true, sources: scene.listed, biases: block.biases.some(([, , share]) => share !== 0) };
+  return [...Object.keys(KINDS).filter((kind) => there[kind]), ...(scene.listed ? ["pairs"] : [])];
+}
+
+/** The kind that is listed: the one chosen, else the first that there is; "" where no target is. */
+export function listedKind(scene) {
+  const block = chosenLogit(scene.data, scene.selection);
+  if (!block) return "";
+  const kinds = kindsOf(scene, block);
+  return kinds.includes(scene.selection.list) ? scene.selection.list : kinds[0];
+}
+
+/** What was measured of a kind: of cells, either by head or of all heads together. */
+function measuredOf(scene, kind) {
+  const { effect } = KINDS[kind];
+  return effectsOf(scene.data).filter(({ tables }) => tables[effect] && (effect !== "cell" || (tables.cell.axes[1][0] < 0) === (kind === "sources")));
+}
+
+/** The entries with what was measured of each, largest first by what is asked for. */
+function sortedEntries(scene, block, kind) {
+  const effects = measuredOf(scene, kind);
+  const entries = KINDS[kind].entries(scene, block).map((entry) => ({ ...entry, effects: effects.map((of) => effectAt(of, KINDS[kind].effect, ...entry.place)) }));
+  const size = { contributes: ({ share }) => Math.abs(share), removed: (entry) => Math.abs(entry.effects[0]) || 0 }[orderOf(scene, effects)];
+  return { effects, entries: size ? entries.sort((a, b) => size(b) - size(a)) : entries };
+}
+
+function orderOf({ selection }, effects) {
+  return selection.order === "removed" && !effects.length ? "contributes" : selection.order;
+}
+
+/** A name, a bar in the colour of the sign, a number, and what was measured of it; a click selects it, a second one lets go. */
+function listLine(scene, entry, most, go) {
+  const { name, share, shown, scale = "signed", change, none, current, effects } = entry;
+  const button = change ? element("button", { type: "button", className: "plain" }, name) : element("span", {}, name);
+  if (change) button.addEventListener("click", () => go(current && none ? none : change));
+  if (current) button.setAttribute("aria-current", "true");
   return element("tr", {}, [
-    element("td", {}, [name]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), sizeInk(scene, { scale: "signed" }, share))]), element("td", { textContent: formatChange(share, false) }),
-    ...further.map((effect) => element("td", { textContent: Number.isNaN(effect) ? "–" : formatChange(effect, false) })),
+    element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), sizeInk(scene, { scale }, share))]), element("td", { textContent: shown || formatChange(share, false) }),
+    ...effects.map((effect) => element("td", { textContent: Number.isNaN(effect) ? "–" : formatChange(effect, false) })),
   ]);
 }
 
-/** Shares by name; beside each what the target changes by where it is replaced or removed, if that was measured: `kind` and `place(entry)` say of what. */
-function logitLines(scene, entries, named, kind, place) {
+function choice(label, options, value, go) {
+  const select = element("select", { autocomplete: "off" }, options.map(([each, words]) => option(each, words)));
+  select.value = value;
+  select.addEventListener("change", () => go(select.value));
+  return element("label", {}, [`${label} `, select]);
+}
+
+/** The table of a kind, scrolled where it is long. */
+function listTable(scene, block, kind, go) {
+  const { effects, entries } = sortedEntries(scene, block, kind);
+  const shown = entries.slice(0, scene.paper ? PAPER_LINES : LIST_LINES);
   const most = Math.max(0, ...entries.map(({ share }) => Math.abs(share)));
-  const effects = effectsOf(scene.data).filter(({ tables }) => tables[kind]);
   const head = (words, title = "") => element("th", { textContent: words, scope: "col", title });
-  const heads = effects.length ? [element("tr", {}, [element("td"), element("td"), head("attribution"), ...effects.map(({ short, target }) => head(short, target))])] : [];
-  const further = (entry) => effects.map((block) => effectAt(block, kind, ...place(entry)));
-  return element("table", { className: effects.length ? "profile measured" : "profile" }, [...heads, ...entries.map((entry) => logitLine(scene, named(entry), entry.share, most, further(entry)))]);
+  const heads = element("tr", {}, [element("td"), element("td"), head("contributes"), ...effects.map(({ short, target }) => head(short, target))]);
+  const cut = shown.length < entries.length ? ` The first ${shown.length} of ${entries.length}.` : "";
+  const table = element("table", { className: effects.length ? "profile measured" : "profile" }, [heads, ...shown.map((entry) => listLine(scene, entry, most, go))]);
+  return [element("div", { className: "listed" }, entries.length ? [table] : []), element("p", { className: "note", textContent: `${KINDS[kind].note(scene, block)}${cut}` })];
 }
 
-function plainButton(children, change, go) {
-  const button = element("button", { type: "button", className: "plain" }, children);
-  button.addEventListener("click", () => go(change));
-  return button;
+/** The neurons of the selected layer, for its close-up; none where the page has none of it. */
+export function neuronsTable(scene, go) {
+  const block = chosenLogit(scene.data, scene.selection);
+  return block && logitNeurons(block, scene.selection.layer).length ? listTable(scene, block, "neurons", go) : [];
 }
 
-/** The largest edges of the chosen head, else of the layer's largest head. */
-function logitEdges(scene, block, go) {
-  const { data, selection } = scene;
-  const heads = logitHeads(block, selection.layer);
-  const head = logitHead(block, selection) < 0 ? heads.length && heads[0].head : logitHead(block, selection);
-  const edges = (block.edges[`${selection.layer},${head}`] || []).filter(([, , share]) => share !== 0);
-  if (!edges.length) return [];
-  const tokens = data.runs[selection.run].tokens;
-  const edgeName = ({ query, key }) => plainButton([element("bdi", { textContent: tokens[key] }), ` (${key}) → `, element("bdi", { textContent: tokens[query] }), ` (${query})`], data.queries.includes(query) ? { to: query, from: key } : { from: key, read: "column" }, go);
-  const entries = edges.map(([query, key, share]) => ({ query, key, share }));
-  return [element("p", { className: "note", textContent: `L${selection.layer}H${head}: largest edges (source → destination)` }), logitLines(scene, entries, edgeName, "cell", ({ query, key }) => [selection.layer, head, query, key])];
-}
-
-/** The largest neurons of the layer; the one that is chosen in bold, with its card where the page has one. */
-function logitNeurons(scene, block, go) {
-  const { data, selection } = scene;
-  const neurons = block.neurons[selection.layer] || [];
-  if (!neurons.length) return [];
-  const cards = Object.entries(data.runs[selection.run].blocks).filter(([, { kind }]) => kind === "memory");
-  const changeOf = (neuron) => {
-    const card = cards.find(([, { memory }]) => memory === `${selection.layer}:${neuron}`);
-    return card ? { view: "memories", block: card[0] } : { neuron };
-  };
-  const named = ({ neuron }) => {
-    const button = plainButton([`L${selection.layer}N${neuron}`], changeOf(neuron), go);
-    if (neuron === selection.neuron) button.setAttribute("aria-current", "true");
-    return button;
-  };
-  const entries = neurons.map(([neuron, share]) => ({ neuron, share }));
-  return [element("p", { className: "note", textContent: `Largest neurons of layer ${selection.layer}, over all positions:` }), logitLines(scene, entries, named, "neuron", () => [])];
-}
-
-/** Sections about the selected layer and token; none where the page has no target. */
+/** The sentence about what is selected, and the list; none where the page has no target. */
 export function logitCard(scene, go) {
-  const { data, selection } = scene;
-  const block = chosenLogit(data, selection);
+  const block = chosenLogit(scene.data, scene.selection);
   if (!block) return [];
-  const { layer } = selection;
-  const labels = labelsOf(scene);
-  const tokenOf = ({ column }) => plainButton([element("bdi", { textContent: labels[column] }), whichOf(scene, column)], logitTokenChange(scene, column), go);
-  const headOf = ({ head }) => plainButton([`L${layer}H${head}`], { heads: String(head) }, go);
-  const heads = logitHeads(block, layer).slice(0, LOGIT_LINES);
-  const read = scene.axes.columns[ownColumn(scene)].position;
-  const atOne = effectsOf(data).some(({ tables }) => tables.head && tables.head.axes.length > 2);
-  const headsAt = atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : "";
-  return [element("section", { className: "card logit-card" }, [
-    element("h3", {}, ["To ", element("bdi", { textContent: logitTarget(block) })]),
-    element("p", { textContent: logitSentence(scene) }), element("p", { className: "note", textContent: logitLaw(block, layer) }),
-    logitLines(scene, logitLargest(scene, layer, LOGIT_LINES), tokenOf, "residual", ({ column }) => [layer, scene.axes.columns[column].position]),
-    ...(heads.length ? [element("p", { className: "note", textContent: `Largest heads of layer ${layer}, summed over ${block.ends ? "these" : "all"} positions${headsAt}:` }), logitLines(scene, heads, headOf, "head", ({ head }) => [layer, head, read])] : []),
-    ...logitEdges(scene, block, go), ...logitNeurons(scene, block, go), element("p", { className: "note", textContent: block.certificate }),
-  ])];
+  const kind = listedKind(scene);
+  const words = (name) => (name === "pairs" ? "pairs of the map" : KINDS[name].words);
+  const kinds = choice("Largest", kindsOf(scene, block).map((name) => [name, words(name)]), kind, (list) => go({ list }));
+  const said = element("p", { className: "said", textContent: logitSentence(scene) });
+  if (kind === "pairs") return [said, element("section", { className: "card logit-card" }, [element("div", { className: "toggles" }, [kinds])])];
+  const effects = measuredOf(scene, kind);
+  const orders = [["contributes", "contributes"], ...(effects.length ? [["removed", effects[0].short]] : []), ["place", KINDS[kind].order]];
+  const sort = choice("sort by", orders, orderOf(scene, effects), (order) => go({ order }));
+  return [said, element("section", { className: "card logit-card" }, [element("div", { className: "toggles" }, [kinds, sort]), ...listTable(scene, block, kind, go)])];
 }

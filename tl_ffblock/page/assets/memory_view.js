@@ -126,7 +126,7 @@ export function memoryView(scene, go) {
   const [, card] = chosenMemory(data, selection);
   const note = "Orange: positive, violet: negative. In examples, the background is a token's contribution to the activation at the framed token; the stripe is the activation at each token.";
   return element("div", { className: "memory" }, [
-    memoryChoice(data, selection, go), memoryValue(scene, card), ...memoryHere(scene, card, go),
+    ...(scene.beside ? [element("h3", { textContent: `Memory ${card.memory}` })] : [memoryChoice(data, selection, go)]), memoryValue(scene, card), ...memoryHere(scene, card, go),
     memoryTriggers(scene, "Top-activating examples", card.positive), memoryTriggers(scene, "Examples of the most negative activations", card.negative), memoryNote(note),
   ]);
 }

@@ -22,7 +22,7 @@ const STREAM = { left: 34, gap: 26, smallest: 4, largest: 20, few: 96, lowest: 3
 /* Columns of changes beside the streams, marks of neurons, and arcs of heads: sizes in pixels, shares of the stream's scale. */
 const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
-const ARCS = { widest: 7, thinnest: 1, named: 3, sag: 0.16, apart: 9, reach: 12 };
+const ARCS = { widest: 7, thinnest: 1, bolder: 3, named: 3, sag: 0.16, apart: 9, reach: 12 };
 
 /** Whether a page has an overview: of a target, or of maps of several layers. */
 export function hasOverview(data) {
@@ -88,7 +88,7 @@ function logitPlace(scene, width) {
   const headsEnd = headFrame.left + Math.max(named, headFrame.across);
   const neuronFrame = dots ? { ...headFrame, left: headsEnd + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
   const right = Math.max(frame.left + frame.across + beyond - left, ...(further ? [headsEnd, neuronFrame ? neuronFrame.left + neuronFrame.across : 0] : []));
-  return { width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
+  return { arcs: [], names: [], dots: [], width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
 }
 
 /** Whether tokens' streams are drawn as bands; columns too narrow for that are cells. */
@@ -195,6 +195,7 @@ function headArcs(scene, place) {
     if (named.length < ARCS.named) named.push(arcName(scene, frame, arc, (x + end) / 2, (y + low + frame.cell.height / 2) / 2 + 4, ink, named));
     return Object.assign(path, { arc });
   });
+  Object.assign(place, { arcs: [...arcs], names: named.filter(Boolean) });
   return { reach, drawn: [...arcs.reverse(), ...named.filter(Boolean)] };
 }
 
@@ -214,7 +215,8 @@ function arcName(scene, frame, arc, middle, low, fill, others) {
 }
 
 /** The largest neurons of each layer as marks, on one scale for all. */
-function neuronMarks(scene, { stream, neuronFrame }) {
+function neuronMarks(scene, place) {
+  const { stream, neuronFrame } = place;
   if (!neuronFrame) return [];
   const { left, top, across, cell } = neuronFrame;
   const most = largest(stream.neurons.flat().map(([, share]) => share));
@@ -226,6 +228,7 @@ function neuronMarks(scene, { stream, neuronFrame }) {
       const mark = svg("circle", { cx: left + (index + 0.5) * NEURONS.each, cy: y, r: Math.max(1, radius * Math.sqrt(Math.abs(share) / (most || 1))), fill: scene.palette[share < 0 ? "loss" : "gain"] });
       return Object.assign(mark, { neuron: { layer, neuron, share } });
     });
+    place.dots.push(...marks);
     return [line, ...marks];
   });
 }
@@ -325,13 +328,31 @@ function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, 
   ];
 }
 
-/** The selected layer, token and head; what is pointed at. */
+/** Whether a head and its pair are what is selected. */
+export function isHeadOf({ selection }, { layer, head, query, key }) {
+  return layer === selection.layer && selection.heads === String(head) && selection.to === query && selection.from === key;
+}
+
+/** The selected arc, thicker, below the names of arcs, and a ring around the selected neuron. */
+function chosenMarks(scene, { arcs, names, dots }) {
+  const { layer, neuron } = scene.selection;
+  const thicker = arcs.filter(({ arc }) => isHeadOf(scene, arc)).map((path) => {
+    const bold = path.cloneNode();
+    for (const [name, value] of Object.entries({ class: "arc-chosen bold", "stroke-width": Number(path.getAttribute("stroke-width")) + ARCS.bolder, "stroke-opacity": 1 })) bold.setAttribute(name, value);
+    return bold;
+  });
+  const ringed = dots.filter((dot) => dot.neuron.layer === layer && dot.neuron.neuron === neuron);
+  const named = thicker.length ? [svg("g", { class: "arc-chosen" }, names.map((name) => name.cloneNode(true)))] : [];
+  return [...thicker, ...named, ...ringed.map((dot) => svg("circle", { cx: dot.getAttribute("cx"), cy: dot.getAttribute("cy"), r: Number(dot.getAttribute("r")) + 2, fill: "none", stroke: scene.palette.mark, "stroke-width": 1.5, class: "neuron-chosen" }))];
+}
+
+/** The selected layer, token, head, arc and neuron; what is pointed at. */
 function logitMarks(scene, place, target) {
   const { palette, selection } = scene;
   const { stream, frame, headFrame, heads, neuronFrame } = place;
   const at = stream.layers.indexOf(selection.layer);
   const line = ({ left, top, across, cell }) => frameAround(left, top + at * cell.height, across, cell.height, palette.mark);
-  const shapes = [line(frame), ...(neuronFrame ? [line(neuronFrame)] : []), ...columnMark(scene, frame, markedColumn(scene), palette.mark)];
+  const shapes = [line(frame), ...(neuronFrame ? [line(neuronFrame)] : []), ...columnMark(scene, frame, markedColumn(scene), palette.mark), ...chosenMarks(scene, place)];
   if (target && target.column !== undefined) shapes.push(...columnMark(scene, frame, target.column, palette.read));
   if (!heads) return shapes;
   const head = chosenHead(heads, selection);
@@ -357,11 +378,11 @@ function logitUnder(place, scene, event, host) {
   return null;
 }
 
-/** The change of the selection that a token means: the one that is read. */
+/** The change of the selection that a token means: the one that is read, and no head or neuron. */
 export function logitTokenChange({ axes, selection }, column) {
   const position = axes.columns[column].position;
   const row = axes.rowOf(position);
-  return selection.read === "row" && row >= 0 ? { to: axes.rows[row].position } : { from: position, read: "column" };
+  return { ...(selection.read === "row" && row >= 0 ? { to: axes.rows[row].position } : { from: position, read: "column" }), heads: "", neuron: -1 };
 }
 
 /** The change that a token in a row means where rows are of another token: the other end of the cell. */
@@ -376,17 +397,17 @@ function stepOf(scene, index) {
   return { scope: channelKey(scene.data, name, channel), ref: ref ? channelKey(scene.data, name, ref) : "" };
 }
 
-/** The change that a click means; a layer of which the page has no maps cannot be selected. */
+/** The change that a click means, with the kind that is listed beside it; a layer of which the page has no maps cannot be selected. */
 function logitChange(scene, { layer, column, head, query, key, neuron, change: picked }) {
-  const change = scene.data.layers.includes(layer) ? { layer } : {};
-  if (column !== undefined) Object.assign(change, hasLogit(scene.data) ? logitTokenChange(scene, column) : otherEnd(scene, column));
+  const { data, selection } = scene;
+  const there = layer === selection.layer;
+  const change = data.layers.includes(layer) ? { layer } : {};
+  if (column !== undefined) Object.assign(change, hasLogit(data) ? { ...logitTokenChange(scene, column), list: "tokens" } : otherEnd(scene, column));
   if (picked !== undefined) Object.assign(change, stepOf(scene, picked));
-  if (neuron !== undefined) change.neuron = scene.selection.neuron === neuron && layer === scene.selection.layer ? -1 : neuron;
-  else if ("layer" in change && layer !== scene.selection.layer) change.neuron = -1;
-  const again = query === undefined && layer === scene.selection.layer && scene.selection.heads === String(head); // a second click lets go
-  if (head !== undefined) change.heads = again ? "" : String(head);
-  if (query !== undefined && scene.data.queries.includes(query)) Object.assign(change, { to: query, from: key, read: "row" });
-  return change;
+  if (neuron !== undefined) return { ...change, neuron: there && selection.neuron === neuron ? -1 : neuron, heads: "", list: "neurons" };
+  if (head === undefined) return there ? change : { ...change, neuron: -1 };
+  if (query === undefined) return { ...change, neuron: -1, heads: there && selection.heads === String(head) ? "" : String(head), list: "heads" }; // a second click lets go
+  return { ...change, neuron: -1, heads: String(head), list: "edges", ...(data.queries.includes(query) ? { to: query, from: key, read: "row" } : {}) };
 }
 
 /** The number of a token's stream at a row: of a target its attribution, else before and after the step. */

@@ -3,15 +3,16 @@
 import { graphCard, graphFacts, graphFigure, graphFields, graphFind, graphLens, graphLook, graphTable, graphWords, hasGraph } from "./graph_lens.js";
 import { drawCard, splitKeys } from "./card.js";
 import { offerCircuitsVis } from "./circuitsvis_view.js";
+import { closeUp, closeUpKeys } from "./close_up.js";
 import { paletteOf } from "./colours.js";
 import { connectControls, connectKeys, fillControls, fillHelp, markControls, option } from "./controls.js";
 import { mapsTable } from "./csv.js";
 import { connectExports, markExports } from "./exports.js";
 import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_view.js";
 import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
-import { hasHeads, headBlock, headKeysOf, headsFields, headsView, shownHeads } from "./heads_view.js";
-import { chosenLogit, hasLogit, logitMapChange, logitMapKey, logitTable, logitUnit, mapsQuestion } from "./logit.js";
-import { logitCard } from "./logit_card.js";
+import { hasHeads, headBlock, headKeysOf, headKeysShown, headsFields, headsView } from "./heads_view.js";
+import { chosenLogit, hasLogit, logitTable, logitUnit, mapsQuestion } from "./logit.js";
+import { listedKind, logitCard } from "./logit_card.js";
 import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
 import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
 import { formatChange, formatRough } from "./numbers.js";
@@ -28,11 +29,6 @@ import { byId, element, writeText } from "./svg.js";
 import { hasMaps, intervalRuns, openData } from "./tables.js";
 import { wayOfChanges } from "./tracks.js";
 import { WHERE_FIELDS, whereNote, whereView } from "./where.js";
-
-const headKeysShown = (data, selection) => {
-  const keys = headKeysOf(data, selection);
-  return shownHeads(data, selection).map((index) => keys[index]);
-};
 
 /**
  * Each view: whether a page has what it needs, which maps (and tables of other blocks) have to be unpacked for it, its drawing. A drawing may be nodes
@@ -84,10 +80,6 @@ const TABS_OF_RUNS = 1;
 
 const workbench = { data: null, selection: null, scene: null, places: null, width: 0, framed: 0, rail: 0, lying: false, pending: false, figureOfMap: null, paper: false };
 
-/* Pixels that the map beside the overview is wide at most; on paper so few that it has room below the overview. */
-const CLOSE_UP = 430;
-const PAPER_CLOSE_UP = 270;
-
 /* On paper canvases have so many pixels for one of the page. */
 const PAPER_RATIO = 4;
 
@@ -130,7 +122,7 @@ function drawHeading({ data, selection }) {
 /** What is needed for the selection, unpacked. */
 async function ready(data, selection) {
   const view = viewNow(data, selection);
-  const keys = (hasMaps(data) ? [selection.scope, ...view.keys(data, selection)] : []).map((key) => [selection.run, key]);
+  const keys = (hasMaps(data) ? [selection.scope, ...view.keys(data, selection), ...(view.name === "overview" ? closeUpKeys(data, selection) : [])] : []).map((key) => [selection.run, key]);
   if (selection.ref) keys.push([selection.refRun, selection.ref]);
   if (hasMaps(data)) keys.push(...intervalRuns(data).map((run) => [run, selection.scope]));
   const tables = view.tables ? view.tables(data, selection) : [];
@@ -170,6 +162,7 @@ function sceneNow() {
   scene.windowRoom = windowRoom(selection);
   scene.marked = [];
   const { name } = viewNow(data, selection);
+  scene.listed = name === "overview" && hasLogit(data) && hasMaps(data);
   scene.headsBlock = hasHeads(data) && ["heads", "all", "scores"].includes(name) ? headBlock(data, selection)[0] : "";
   scene.hover = (target) => { for (const mark of scene.marked) mark(target); };
   return scene;
@@ -267,27 +260,8 @@ function drawCards(scene) {
   drawCard(scene, workbench.go, host);
   if (viewNow(scene.data, scene.selection).name === "memories") { host.replaceChildren(); return; }
   if (viewNow(scene.data, scene.selection).name !== "overview") { host.append(...further); return; }
-  const said = further.length ? [] : [element("p", { className: "said", textContent: mapsWords(scene).headline })];
-  host.prepend(...said, closeUp(scene, byId("why").clientWidth), ...further);
-}
-
-/** The selected layer's map, as the last of those that the view of maps has. */
-function closeUp(scene, width) {
-  const { data, selection, maps } = scene;
-  const role = maps.length > 1 ? "after" : "only";
-  const alone = { ...scene, selection: { ...selection, panel: role }, windowRoom: 0, beside: true };
-  const { nodes, update } = mapsView(alone, workbench.go, Math.min(width, scene.paper ? PAPER_CLOSE_UP : CLOSE_UP));
-  update(alone);
-  const block = chosenLogit(data, selection);
-  /** @type {[string, string, object][]} */
-  const ways = [[maps.length > 1 ? "before, after, change" : "larger", "the maps of this layer", { view: "maps" }]];
-  if (logitMapKey(data, selection)) ways.push([`in ${block.unit || "its units"}`, "contributions of the layer to the target, destinations by sources", logitMapChange(data, selection)]);
-  const buttons = ways.map(([textContent, title, change]) => {
-    const button = element("button", { type: "button", textContent, title });
-    button.addEventListener("click", () => workbench.go(change));
-    return button;
-  });
-  return element("section", { className: "card close-up" }, [element("div", { className: "aside-head" }, [element("h3", { textContent: data.layered ? `Layer ${selection.layer}` : "The map" }), element("span", { className: "group" }, buttons)]), ...nodes]);
+  const [said, ...list] = further.length ? further : [element("p", { className: "said", textContent: mapsWords(scene).headline })];
+  host.prepend(said, ...list);
 }
 
 /** What can wait for the first frame: the numbers of the sentence, the places beside the maps. */
@@ -302,6 +276,11 @@ function drawBesides(scene) {
   if (!besidesShown()) return;
   const { data, selection } = scene;
   const { places, go, rail, lying } = workbench;
+  byId("close-up").hidden = !byId("close-up").classList.toggle("card", workbench.view().name === "overview");
+  if (!byId("close-up").hidden) {
+    const { alone, fields, wide, draw } = closeUp(scene, go, byId("why").clientWidth);
+    places.closeUp(alone, madeFrom(alone, fields, wide), draw);
+  }
   const blockName = scene.headsBlock || data.channels.get(selection.scope).blockName;
   places.rail(scene, blockName + lying + madeFrom(scene, WHERE_FIELDS, rail), () => whereView(scene, go, rail, lying));
   const { axis } = data.block(selection.scope);
@@ -310,7 +289,9 @@ function drawBesides(scene) {
   writeText(byId("where-note"), scene.headsBlock ? "" : whereNote(scene)); // above cells of heads there is little room
   writeText(byId("help-layers"), whereNote(scene));
   drawCards(scene);
-  places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
+  const unlisted = scene.listed && !scene.paper && listedKind(scene) !== "pairs";
+  byId("which-pairs").hidden = unlisted;
+  if (!unlisted) places.pairs(scene, madeFrom(scene, pairsFields(scene), 0), () => pairsView(scene, go));
   loadSplit(scene).then((there) => { if (there && workbench.scene === scene) drawCards(scene); });
 }
 
@@ -408,7 +389,7 @@ function connectPage() {
 function startPage() {
   workbench.data = openData(JSON.parse(byId("data").textContent));
   workbench.selection = selectionOf(workbench.data, FRAMED_PAGE ? "" : location.hash);
-  workbench.places = { figure: placeAt(byId("figure")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")) };
+  workbench.places = { figure: placeAt(byId("figure")), rail: placeAt(byId("rail")), pairs: placeAt(byId("pair-list")), closeUp: placeAt(byId("close-up")) };
   document.body.classList.toggle("framed", FRAMED_PAGE);
   document.body.classList.toggle("unlayered", !workbench.data.layered);
   document.body.classList.toggle("mapless", !hasMaps(workbench.data));

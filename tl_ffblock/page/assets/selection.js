@@ -13,6 +13,9 @@ const RANGES = ["percentile", "off-diagonal", "all"];
 const HIDDEN = ["", "special", "first", "special first"];
 const PANELS = ["", "before", "after", "difference"];
 const SORTS = ["change", "share", "distance"];
+const LISTS = ["heads", "edges", "neurons", "tokens", "sources", "biases", "pairs"];
+const LENSES = ["map", "heads", "neurons", "inside"];
+const ORDERS = ["contributes", "removed", "place"];
 const HEADS_FORM = /^[\d.]{0,400}$/;
 const BETWEEN_FORM = /^\d-\d$/;
 const ZOOM_FORM = /^\d{1,5}-\d{1,5},\d{1,5}-\d{1,5}$/;
@@ -62,6 +65,9 @@ const FIELDS = {
   mass: (data, value) => Number.isInteger(value) && value >= 1 && value <= 100,
   find: (data, value) => typeof value === "string" && value.length <= 60,
   neuron: isNumberOr(-1),
+  list: (data, value) => LISTS.includes(value),
+  lens: (data, value) => LENSES.includes(value),
+  order: (data, value) => ORDERS.includes(value),
   node: isNumberOr(-1),
   amount: isNumberOr(-1),
   target: isNumberOr(0),
@@ -109,7 +115,7 @@ export function openingSelection(data) {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads, between: "", block: "",
     cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
-    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1,
+    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1, list: "heads", order: "contributes", lens: "map",
     node: -1, amount: -1, target: 0, inks: "share",
   };
 }

@@ -14,7 +14,7 @@ function channelsOf(data) {
     if (block.kind !== "maps") continue;
     block.channels.forEach((channel, index) => {
       const key = channelKey(data, name, channel.name);
-      channels.set(key, { ...channel, key, index, blockName: name, before: channel.before && channelKey(data, name, channel.before) });
+      channels.set(key, { label: channel.name, ...channel, key, index, blockName: name, before: channel.before && channelKey(data, name, channel.before) });
     });
   }
   return channels;

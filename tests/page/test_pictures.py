@@ -1,4 +1,4 @@
-"""Pages as they looked when somebody last looked at them: ten pages at three widths, compared by the share of pixels that differ.
+"""Pages as they looked when somebody last looked at them: fourteen pages at three widths, compared by the share of pixels that differ.
 
 Pictures lie in `tests/page/pictures`, half as large as the page, in 32 colours. Letters differ between machines: where a line of
 text has another width than where the pictures were made, they cannot be compared. After a change that is meant:
@@ -60,6 +60,15 @@ def of_target(n: int = 9) -> str:
     return found.to_html(beside=(attribution(found.tokens), patching(found.tokens), sweep(found)))
 
 
+def of_two_runs() -> str:
+    """Two runs of one text and their difference."""
+    first = maps()
+    html: str = first.to_html(
+        against=ContributionMaps(**{**vars(first), "values": first.values.each(lambda rows: rows.roll(1, 0))})
+    )
+    return html
+
+
 def of_average() -> str:
     """Three prompts by named positions."""
     prompts = [build_result(n, layers=(3, 8)) for n in (6, 7, 8)]
@@ -72,6 +81,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "overview-long": lambda: of_target(70),
     "overview-maps": lambda: maps().to_html(),
     "overview-average": of_average,
+    "two-runs": of_two_runs,
+    "encoder": lambda: maps(causal=False).to_html(),
+    "patching": lambda: patching(maps().tokens).to_html(),
     "maps": lambda: maps().to_html(view="maps"),
     "maps-long": lambda: maps(70).to_html(view="maps"),
     "heads": lambda: maps().to_html(view="heads"),

@@ -200,7 +200,8 @@ def _read_back(packed: Packed, reference: np.ndarray | None = None) -> tuple[np.
     last = 256 ** payload["bytes"] - 1
     levels = (last - 1) // 2 if payload.get("signed") else last - 1
     negative = codes > levels
-    low, step = (np.array(payload[name])[:, None] for name in ("low", "step"))
+    low = np.array(payload["low"])[:, None]
+    step = np.broadcast_to(payload["step"], len(low))[:, None]  # a number where all layers have one step
     sizes = np.exp(low + step * (codes - 1 - levels * negative))
     return np.where(codes == last, np.nan, np.where(codes == 0, 0.0, np.where(negative, -sizes, sizes))), codes
 

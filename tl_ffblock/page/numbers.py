@@ -64,7 +64,7 @@ def pack(
         "packed": base64.b64encode(zlib.compress(raw, 6)).decode("ascii"),
         "bytes": 1 if coarse else 2,
         "low": rounded(low.tolist(), FULL_DIGITS),
-        "step": steps.tolist(),
+        "step": steps.tolist() if len(set(steps.tolist())) != 1 else float(steps[0]),  # most pages have one step
         **({"signed": True} if signed else {}),
         **({"reference": reference[0]} if reference else {}),
     }

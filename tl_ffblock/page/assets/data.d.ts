@@ -1,6 +1,6 @@
 /* Written by tests/page/data_types.py from tl_ffblock/page/data.py. */
 
-/** The positions that all blocks and runs of a page share. */
+/** Positions of the text, common to all blocks and runs of a page. */
 export interface PageText {
   queries: number[];
   layers: number[];
@@ -12,7 +12,7 @@ export interface PageText {
   details: string[];
 }
 
-/** Where the page opens: a channel of the first block, the positions of a row and a column, a run and the one compared with. */
+/** Opening state of a page: layer, channel of the first block, positions of row and column, run, run of comparison, view. */
 export interface PageStart {
   layer: number;
   scope: string;
@@ -24,14 +24,14 @@ export interface PageStart {
   heads: string;
 }
 
-/** A number that is attributed; nodes have rank and probability of its `token`. */
+/** A target; nodes have rank and probability of its `token`. */
 export interface PageTarget {
   name: string;
   value: number;
   token: string;
 }
 
-/** A node of a graph, where it lies, and what its card says. */
+/** A node of a graph, with its place and the text of its card. */
 export interface PageNode {
   column: number;
   lane: number;
@@ -49,7 +49,7 @@ export interface PageNode {
   entropy: number | null;
 }
 
-/** What one node gives to another, by target `shares` and, for the slider, `weights`; some are `always` shown. */
+/** An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown. */
 export interface PageEdge {
   source: number;
   target: number;

@@ -33,13 +33,14 @@ export function codesOf(bytes, packed, layer, reference) {
 export function numbersOf(codes, packed, layer) {
   const last = 256 ** packed.bytes - 1;
   const levels = packed.signed ? (last - 1) / 2 : last - 1;
+  const step = packed.step[layer] ?? packed.step;
   const numbers = new Float32Array(codes.length);
   for (let i = 0; i < codes.length; i++) {
     const code = codes[i];
     if (code === 0) continue;
     if (code === last) { numbers[i] = NaN; continue; }
     const negative = code > levels;
-    const size = Math.exp(packed.low[layer] + packed.step[layer] * (code - 1 - (negative ? levels : 0)));
+    const size = Math.exp(packed.low[layer] + step * (code - 1 - (negative ? levels : 0)));
     numbers[i] = negative ? -size : size;
   }
   return numbers;

@@ -136,7 +136,7 @@ def test_the_table_names_the_largest() -> None:
     assert list(cell["neuron"]) == [f"0:{n}" for n in largest.indices[:3].tolist()]
     np.testing.assert_allclose(cell["token_share"], found.token_shares[1, 1, largest.indices[:3]])
     np.testing.assert_allclose(cell["coefficient"], found.coefficients[1, largest.indices[:3]])
-    assert "shares sum to the norm within" in repr(found)
+    assert "worst sum of shares error " in repr(found)
     assert cell["neuron"].iloc[0] in repr(found) or "..." in repr(found)
 
 

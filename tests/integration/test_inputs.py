@@ -201,7 +201,7 @@ def test_caches_that_do_not_fit_are_refused(reader: Any) -> None:
         (lambda: ffb.contribution_maps(model, tokens[:5], cache=cache), r"\(1, 6\).* \(1, 5\)"),
         (lambda: ffb.contribution_maps(model, tokens, cache=partial), r"mlp\.hook_pre.*names_filter=None"),
         (lambda: ffb.contribution_maps(model, tokens, cache=cache, fwd_hooks=hooks), "fwd_hooks"),
-        (lambda: ffb.contribution_maps(reader, TEXTS, cache=reader.run_with_cache("the cat")[1]), "one run"),
+        (lambda: ffb.contribution_maps(reader, TEXTS, cache=reader.run_with_cache("the cat")[1]), "one forward pass"),
     ]
     for call, said in calls:
         with pytest.raises(ValueError, match=said) as refused:

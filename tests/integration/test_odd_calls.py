@@ -476,7 +476,7 @@ SECOND = {
     "a trigger of rank 99": odd(lambda g: g.tri.prefix(0, 99), "rank=99"),
     "a card of texts 3": odd(lambda g: memories.memory_card(g.m, 3, "0:1"), "texts=3", "list of texts"),
     "a card with maps": odd(lambda g: memories.memory_card(g.m, [g.ids], "0:1", k=1).on_text(g.m, g.ids, g.maps), "ContributionMaps", "ffb.attribute"),
-    "active of lists": odd(lambda g: memories.active([[1.0]], [1.0], "positive"), "coefficients is a list", "torch.as_tensor"),
+    "active of lists": odd(lambda g: memories.active([[1.0]], [1.0], "positive"), "coefficients is of type list", "torch.as_tensor"),
     "cells of nothing": odd(lambda g: g.c.cells(1, "Attn", []), "cells=[]", "(query, key)"),
     "an index too short": odd(lambda g: g.c.patch_setter("Attn")(torch.zeros(1, 6, 32), (1,), torch.zeros(1, 6, 32)), "index=[1]", "3 numbers"),
     "validation of None": odd(lambda g: ffb.causal_validation(g.m, None), "prompts=None", "a list of texts"),

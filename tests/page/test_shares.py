@@ -176,7 +176,7 @@ def test_a_token_of_a_continuation_opens_its_overview(show: Shower) -> None:
     assert screen.page.locator("#tooltip").inner_text().endswith("after the target's position")
     _, table = screen.save("csv")
     assert [line for line in table.decode().splitlines() if '"residual stream","1"' in line and line.endswith(",6")]
-    assert "logit '" in screen.page.locator("#card").inner_text()
+    assert "contributes +8 of 20 logits" in screen.page.locator("#card").inner_text()
     screen.page.go_back()
     screen.settle()
     assert said()[2] == "this", "Back undoes the choice"

@@ -98,8 +98,8 @@ def _tokens(result: "Attribution") -> Iterator[tuple[str, ...]]:
     """One row per token, with a bar for its attribution."""
     from tl_ffblock.results.tokens import visible
 
-    largest = float(result.entering.abs().max()) or 1.0
-    for position, (label, share) in enumerate(zip(result.labels, result.entering.tolist(), strict=True)):
+    largest = float(result.token_attributions.abs().max()) or 1.0
+    for position, (label, share) in enumerate(zip(result.labels, result.token_attributions.tolist(), strict=True)):
         bar = ("+" if share > 0 else "-") * round(20 * abs(share) / largest)
         yield str(position), visible(label), signed(share, 4), bar
 

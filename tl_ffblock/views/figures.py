@@ -761,7 +761,7 @@ def _node_places(
         deep = max(map(len, stacks[lane].values()))
         middles[lane] = top - (deep - 1) / 2
         for x, stack in stacks[lane].items():
-            at |= {number: (x, middles[lane] + (len(stack) - 1) / 2 - own) for own, number in enumerate(stack)}
+            at |= {number: (float(x), middles[lane] + (len(stack) - 1) / 2 - own) for own, number in enumerate(stack)}
         top -= deep
     return at, middles
 

@@ -97,7 +97,7 @@ def test_words_of_the_field_find_their_page_first(site: Path, chromium: Any) -> 
         tab.locator("input.md-search__input").focus()
         tab.keyboard.type(words)
         first = tab.locator(f".md-search-result__item a[href*='h={words.split()[0].lower()}']").first
-        first.wait_for()
+        first.wait_for(state="attached")  # it may be a folded section of a page
         tab.wait_for_timeout(1000)  # results of the last letter
         first = tab.locator(".md-search-result__item a").first
         found[words] = str(first.get_attribute("href")).rpartition("/")[2].partition(".html")[0]

@@ -14,7 +14,7 @@ LAST = ("results/", "architecture/", "speed.md")
 TAGS = {
     "how_to/ablation.md": ("ablate",),
     "how_to/coming_from.md": ("BertViz", "Captum", "Inseq"),
-    "how_to/heads.md": ("OV", "QK", "CircuitsVis"),
+    "how_to/heads.md": ("OV", "QK"),
 }
 """Words for which the search shows a page first, though other pages have them in a heading."""
 

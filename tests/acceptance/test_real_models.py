@@ -3,7 +3,9 @@
 Nothing is downloaded; without the wheels the tests are skipped.
 """
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 import tl_ffblock as ffb
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32, OPTIMISED_FLOAT32
@@ -138,3 +141,22 @@ def test_a_sweep_of_many_prompts_is_a_sweep_of_each() -> None:
         alone = ffb.contribution_sweep(run, own, "AtbLnFf", donor=donor, **chosen)
         torch.testing.assert_close(values, alone.by_prompt[0], **BATCH_FLOAT32)
         assert (values - together.baselines[number]).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("heads", [False, True])
+def test_the_overview_costs_what_its_documentation_says(heads: bool) -> None:
+    """Megabytes of the page, and floating-point operations in forward passes, as `help(ffb.overview)` states both."""
+    try:
+        smollm2 = load_model("smollm2")
+    except ModelLoadError as error:
+        pytest.skip(str(error))
+    told = " ".join((inspect.getdoc(ffb.overview) or "").split())
+    found = re.findall(r"(\d\.\d\d) MB and (?:costs the floating-point operations of )?(\d+) forward passes", told)
+    prompt = "When Mary and John went to the store, John gave a drink to"
+    with FlopCounterMode(display=False) as forward, torch.no_grad():
+        smollm2(smollm2.to_tokens(prompt))
+    with FlopCounterMode(display=False) as counted:
+        page = ffb.overview(smollm2, prompt, " Mary", minus=" John", heads=heads)
+    megabytes, passes = map(float, found[heads])
+    assert len(page.html) / 1e6 == pytest.approx(megabytes, abs=0.02)
+    assert counted.get_total_flops() / forward.get_total_flops() == pytest.approx(passes, abs=1)

@@ -35,7 +35,7 @@ def overview(
     """Page of one text: the attribution of a target in all layers, heads and neurons, and the contribution maps of all layers.
 
     The page of a logit also has the flow graph of the layer at which it opens. For 15 tokens of SmolLM2 (30 layers) the page has
-    0.43 MB and costs the floating-point operations of 20 forward passes; with `heads=True` 1.07 MB and 38 forward passes. In a
+    0.43 MB and costs the floating-point operations of 20 forward passes; with `heads=True` 1.07 MB and 41 forward passes. In a
     notebook the page is shown as the value of a cell; `.save(path)` writes it.
 
     Args:

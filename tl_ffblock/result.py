@@ -188,6 +188,20 @@ class Results(list[One], Generic[One]):
     def __getitem__(self, place: SupportsIndex | slice) -> "One | Results[One]":
         return Results(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
 
+    def __add__(self, others: Any) -> "Results[Any]":
+        return Results(super().__add__(others))
+
+    def __radd__(self, others: Any) -> "Results[Any]":
+        return Results(list.__add__(others, self))
+
+    def __mul__(self, times: SupportsIndex) -> "Results[One]":
+        return Results(super().__mul__(times))
+
+    __rmul__ = __mul__
+
+    def copy(self) -> "Results[One]":
+        return Results(self)
+
     def __getattr__(self, name: str) -> Any:
         kind = type(self[0]).__name__ if self else "result"
         raise AttributeError(

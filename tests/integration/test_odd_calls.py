@@ -186,6 +186,8 @@ MAPS = {
     "a scope of vectors": odd(lambda g: g.d.parts("AtbFf"), "AtbFf", "`AtbLnFf`", error=ScopeKeyError),
     "one result beside itself": odd(lambda g: g.maps.to_html(beside=[3]), "beside is of type int", "TokenMaps"),
     "other maps beside": odd(lambda g: g.maps.to_html(beside=g.maps), "beside", "ContributionMaps"),
+    "a page against other layers": odd(lambda g: g.maps.to_html(against=ffb.contribution_maps(g.m, g.ids, layers=1)), "layers"),
+    "a page against another model": odd(lambda g: g.maps.to_html(against=ffb.contribution_maps(g.bert, g.ids)), "scopes"),
     "a page of another view": odd(lambda g: g.maps.to_html(view="map"), "view='map'", "maps"),
     "a picture of a scope": odd(lambda g: g.maps.figure(layer=1, scope="AtbFf"), "AtbFf", "`AtbLnFf`", error=ScopeKeyError),
     "a picture of layer True": odd(lambda g: g.maps.figure(layer=True, scope="AtbLnFf"), "True"),

@@ -270,7 +270,7 @@ def test_estimates_are_compared_with_what_is_measured() -> None:
 
 
 def test_an_interrupted_sweep_keeps_what_it_has() -> None:
-    """NaN where it did not come; pairs that were not begun are not there."""
+    """NaN where no patch was run."""
     calls: list[int] = []
 
     def read(logits: Tensor) -> Tensor:
@@ -280,10 +280,52 @@ def test_an_interrupted_sweep_keeps_what_it_has() -> None:
         return logits[:, -1, 7]
 
     both = torch.stack(prompts())
-    (result,) = ffb.activation_patching(model_of("gpt2"), both, both.flip(0), read, of=("residual", "mlps"))
+    result, other = ffb.activation_patching(model_of("gpt2"), both, both.flip(0), read, of=("residual", "mlps"))
+    assert not other.complete and bool(other.clean.isnan())
     known = result.patched["residual"].isfinite()
     assert bool(known[0].all()) and not bool(known[-1].any()) and bool(result.patched["mlp"].isnan().all())
     assert not result.complete and "interrupted" in repr(result)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_interruption_at_any_call_returns_results_of_all_pairs(named: bool) -> None:
+    """NaN or the number of the whole sweep, and `complete` is False where one is missing."""
+    model, clean = double("gpt2"), torch.stack([*prompts(), prompts()[0].roll(1)])
+    positions = {"A": [1, 2, 3], "END": -1} if named else None
+    calls: list[int] = []
+
+    def patched(stop: int) -> Any:
+        def read(logits: Tensor) -> Tensor:
+            calls.append(len(logits))
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return logits[:, -1, 7]
+
+        calls.clear()
+        options: dict[str, Any] = {"of": ("mlps", "heads"), "positions": positions, "by_position": ("mlps",)}
+        return ffb.activation_patching(model, clean, clean.flip(1), [read, ffb.logit([7, 8, 9])], **options)
+
+    whole = patched(0)
+    n_calls, interrupted = len(calls), 0
+    for stop in range(1, n_calls + 1):
+        try:
+            results = patched(stop)
+        except KeyboardInterrupt:
+            interrupted += 1
+            continue
+        assert len(results) == len(whole) and not results[-1].complete, stop
+        for result, expected in zip(results, whole, strict=True):
+            assert (result.labels, result.positions, result.targets) == (
+                expected.labels,
+                expected.positions,
+                expected.targets,
+            )
+            missing = [result.measured[kind].isnan() for kind in ("mlp", "head")]
+            assert result.complete == (not any(bool(nan.any()) for nan in missing))
+            for kind, nan in zip(("mlp", "head"), missing, strict=True):
+                assert result.measured[kind][~nan].equal(expected.measured[kind][~nan])
+            assert "interrupted" in repr(result) or result.complete
+    assert interrupted == 2  # the two unpatched passes of the first pair, before any patch
 
 
 @pytest.mark.wrong_types

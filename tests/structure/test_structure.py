@@ -1,5 +1,7 @@
 """How files of the package hang together, imports for type checkers included."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,14 @@ def test_steps_name_tests_that_are_there() -> None:
     """A path that pytest does not find would end the step."""
     assert [path for path in (*SHAPES, *lower.SAMPLE) if not (size.ROOT / path).exists()] == []
     assert lower.lowest(["numpy>=1.26", "a-b[c,d]>=3.9,<5", "e"]) == ["numpy==1.26", "a-b==3.9"]
+
+
+def test_refusals_hold_without_asserts() -> None:
+    """No refusal is an `assert`: `python -O` leaves those out."""
+    options = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestConfigWarning"]
+    command = [sys.executable, "-O", "-m", "pytest", *options, "tests/integration/test_odd_calls.py"]
+    done = subprocess.run(command, cwd=size.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_what_counts_as_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,6 +156,15 @@ def test_results_of_several_prompts(tmp_path: Path) -> None:
     assert results.mean().numbers[0, 0] == 2.0
     assert Results.load(results.save(tmp_path / "a")) == results
     assert isinstance(results[:1], Results)
+    before: list[Outer] = [outer()]
+    lists = (results + results, before + results, results + before, 2 * results, results * 2, results.copy())
+    assert all(isinstance(each, Results) for each in lists) and [len(each) for each in lists] == [4, 3, 3, 4, 4, 2]
+    assert (results + results).to_dataframe()["prompt"].max() == 3
+    added = results[:1]
+    added += results
+    assert isinstance(added, Results) and len(added) == 3
+    with pytest.raises(TypeError, match="can only concatenate list"):
+        results + outer()
     with pytest.raises(AttributeError, match=r"results\[0\].numbers"):
         results.numbers  # noqa: B018
     for nothing in (Results[Outer]().to_dataframe, Results[Outer]().mean):

@@ -523,8 +523,8 @@ def activation_patching(
 
     Returns:
         One `ActivationPatching` for one pair, whose `values[kind]` are [layer pos] or [layer head pos]. Lists return `Results`, one
-        per pair, whose `mean()` has intervals. After an interruption from the keyboard the results so far are returned: NaN for
-        the other patches, and `complete` is False.
+        per pair, whose `mean()` has intervals. An interruption from the keyboard ends the sweep: the results of all pairs are
+        returned, with NaN for patches that were not run and `complete` False. Before the first patch it raises KeyboardInterrupt.
 
     Raises:
         InputError: for input that cannot be used, such as pairs of different lengths.
@@ -567,7 +567,7 @@ def _swept(
     positions: Positions | NamedPositions,
     shown: bool,
 ) -> Results[ActivationPatching]:
-    """Results of all pairs, or of those that were begun before an interruption."""
+    """Results of all pairs; NaN for what an interruption left out."""
     lengths, named = [len(clean) for clean, _ in tokens], positions if isinstance(positions, Mapping) else None
     asked = None if named is not None else cast("Positions", positions)
     names, places = chosen_positions(asked, "positions", lengths, named)
@@ -582,6 +582,10 @@ def _swept(
                 break
     if not results:
         raise KeyboardInterrupt
+    for number in range(len(results), len(tokens)):
+        results.append(
+            _not_run(sweep, results[0], tokens[number], number, names or tuple(places[number]), places[number])
+        )
     return results
 
 
@@ -624,6 +628,36 @@ def _of_pair(
         fingerprint=known.fingerprint,
         error=pair.error,
         complete=complete,
+    )
+
+
+def _not_run(
+    sweep: _Sweep,
+    first: ActivationPatching,
+    tokens: tuple[Int[Tensor, " _"], Int[Tensor, " _"]],
+    number: int,
+    names: tuple[int | str, ...],
+    places: Sequence[int],
+) -> ActivationPatching:
+    """Result of a pair at which the sweep had not arrived: NaN in the form of the first pair's result."""
+    measured = {}
+    for kind, table in first.measured.items():
+        shape = (*table.shape[:-1], len(places)) if kind in sweep.by_position else table.shape
+        measured[kind] = torch.full(shape, torch.nan, dtype=table.dtype)
+    no_logits = torch.zeros(0, 0)
+    bound = [metric.of_prompt(CleanRun(number, tokens[0], no_logits)) for metric in sweep.metrics]
+    text = pair_labels(sweep.model, tokens if sweep.replacement == "run" else tokens[:1])
+    return replace(
+        first,
+        measured=measured,
+        positions=names,
+        position_tokens=tuple(text[place] for place in places),
+        labels=text,
+        targets=tuple(words_of(sweep.model, metric) for metric in bound),
+        clean=torch.full_like(first.clean, torch.nan),
+        corrupted=torch.full_like(first.corrupted, torch.nan),
+        error=0.0,
+        complete=False,
     )
 
 

@@ -98,7 +98,7 @@ def contribution_page(
         return page_data({"run": maps}, **where, beside=beside)
     if beside != ():
         raise InputError("beside with against: panels are shown for one result. Omit one of the two.")
-    assert maps - against is not None  # raises for results that cannot be compared
+    _ = maps - against  # raises for results that cannot be compared
     runs = dict(zip(run_names(maps.tokens, against.tokens, (maps.model, against.model)), (maps, against), strict=True))
     names = tuple(runs)
     return page_data(runs, **where, compare=(names[0], names[1]))

@@ -166,7 +166,8 @@ def joined(labels: Sequence[str], between: str) -> str:
 
 
 _SPECIAL = re.compile(r"(?!\[MASK\]|<mask>|<0x[0-9A-F]{2}>)(\[[A-Z]+\d*\]|<\|?[^<>|\s]+\|?>)")
-_SPACES = (" ", "Ġ", "▁")
+_SPACES = ("Ġ", "▁")
+"""Marks of a space in vocabularies."""
 _CONTINUES = re.compile(r"^##(?=.)", re.S)
 """WordPiece's prefix of a piece that continues a word."""
 
@@ -249,18 +250,19 @@ def word_spans(text: str, *, at_signs: bool = False) -> tuple[tuple[int, int], .
 def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:
     """Number of each token's word; tokens that share a word of `word_spans` have one number.
 
-    Special tokens and white space are words of their own. Tokens of one character are of one word. Tokens are read as one text by
-    the marks of the tokenizer: `##`, or spaces before words. If there are none of both, each token is a word.
+    Special tokens and white space are words of their own. `##` continues the word before. If no token shows a space, `##` or a
+    byte, each token is a word.
     """
     text, spans = spelled(tokens)
-    starts = [start for start, _ in word_spans(text)]
+    starts, pieces = [start for start, _ in word_spans(text)], _mark(tokens) == "##"
     numbers: list[int] = []
-    before = 0
-    for start, end in spans:
+    before = 0  # word in which the token before ends, from 1; 0 for special tokens and white space
+    for token, (start, end) in zip(tokens, spans, strict=True):
         stripped = text[start:end].strip()
         first = start + text[start:end].find(stripped)
         word, last = (bisect_right(starts, at) if stripped else 0 for at in (first, first + len(stripped) - 1))
-        numbers.append((numbers[-1] if numbers else -1) + (not before or word != before))
+        continues = before and (word == before or (pieces and _CONTINUES.match(token)))
+        numbers.append((numbers[-1] if numbers else -1) + (not continues))
         before = last
     return tuple(numbers)
 
@@ -300,10 +302,11 @@ def joined_text(tokens: Sequence[str]) -> str:
 
 def _mark(tokens: Sequence[str]) -> str:
     """How tokens show words: a space or its mark before words, `##` in continuations, or "" if neither occurs."""
-    spaces = (mark for mark in _SPACES if any(token.startswith(mark) and len(token) > 1 for token in tokens))
     # Tokenizers of bytes keep spaces, also where a text has none.
-    kept = " " if any(_BYTE.search(token) or "\ufffd" in token for token in tokens) else ""
-    return next(spaces, kept or "##" * any(map(_CONTINUES.match, tokens)))
+    if any(token[:1].isspace() or _BYTE.search(token) or "\ufffd" in token for token in tokens):
+        return " "
+    marks = (mark for mark in _SPACES if any(token.startswith(mark) for token in tokens))
+    return next(marks, "##" * any(map(_CONTINUES.match, tokens)))
 
 
 def _continues(before: str, token: str, mark: str) -> bool:

@@ -8,6 +8,8 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, reduce
 from pathlib import Path
@@ -26,7 +28,7 @@ from tests.cases import model_of
 from tests.integration.test_public_laws import RUNS, corpus
 from tests.numbers import numbers
 from tl_ffblock.errors import CallError, InputError, MapFileError
-from tl_ffblock.files import read_tensors, write_tensors
+from tl_ffblock.files import _digest, read_tensors, write_tensors
 from tl_ffblock.page import PageView
 from tl_ffblock.result import Results
 
@@ -142,6 +144,41 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
     for table in [table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2][:1]:
         table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
     assert_equal(type(result).load(odd.save(path)), odd)
+
+
+def save_all(folder: str) -> None:
+    """Save one of each class."""
+    for name in RESULTS:
+        made(name).save(Path(folder, name))
+
+
+def test_equal_results_are_equal_files(tmp_path: Path) -> None:
+    """Byte for byte, in two processes with other orders of sets, and saved again after loading. A check of a model has its seconds."""
+    running = []
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        code = f"from tests.integration.test_results import save_all; save_all({str(tmp_path / seed)!r})"
+        running.append(subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}))
+    assert [process.wait() for process in running] == [0, 0]
+    for name in RESULTS:
+        first, second = (tmp_path / seed / name for seed in ("1", "2"))
+        same = first.read_bytes() == second.read_bytes()
+        assert same != (name == "ModelCheck"), name
+        assert ffb.load(first).save(tmp_path / "again").read_bytes() == first.read_bytes(), name
+
+
+def test_files_with_an_entry_per_label_are_loaded(tmp_path: Path) -> None:
+    """As they were written before labels were one entry; under their checksum."""
+    file = read_tensors(made("TokenMaps").save(tmp_path / "new"))
+    header = json.dumps(file.labels)
+    metadata = {"format": file.kind, "version": str(file.version), "maps": header}
+    for checksum in (_digest(header, file.tensors), "0"):
+        save_file(file.tensors, tmp_path / "old", metadata | {"sha256": checksum})
+        if checksum == "0":
+            with pytest.raises(MapFileError, match="checksum differs"):
+                ffb.load(tmp_path / "old")
+        else:
+            assert ffb.load(tmp_path / "old") == made("TokenMaps")
 
 
 @every("damage")

@@ -116,7 +116,11 @@ def test_attributes_are_the_columns_without_unknown_numbers(graphs: dict[str, Gr
     tokens = ("' A'", "'A'", "'हि'", "'स'")
     targets = tuple(GraphTarget(f"logit {token}", 1.0, token) for token in tokens)
     node = Component(name="L0H1", kind="head", shares=(1.0, 2.0, 3.0, float("nan")))
-    ends, weights, checks = torch.tensor([[0, 0]]), torch.tensor([[5.0, 6.0, float("inf"), 8.0]]), GraphCertificate({}, 0.0)
+    ends, weights, checks = (
+        torch.tensor([[0, 0]]),
+        torch.tensor([[5.0, 6.0, float("inf"), 8.0]]),
+        GraphCertificate({}, 0.0),
+    )
     fields: dict[str, Any] = {"labels": (), "nodes": (node,), "ends": ends, "weights": weights, "sizes": weights[:, 0]}
     alone = Graph(model="none", targets=targets, certificate=checks, **fields).to_networkx()
     names = ("logit_A", "logit_A__2", "logit", "logit__2")

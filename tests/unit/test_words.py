@@ -238,7 +238,7 @@ def test_tokens_are_read_by_the_marks_of_their_tokenizer(name: str) -> None:
 
 @pytest.mark.parametrize(("needle", "number", "tokens"), [("John", 1, ["John"]), ("John's", 0, ["John", "'", "s"])])
 def test_a_sign_inside_a_word_bounds_a_text_that_is_looked_up(needle: str, number: int, tokens: list[str]) -> None:
-    """"John" occurs in "John's", although that is one word."""
+    """The name "John" occurs in "John's", although that is one word."""
     labels = ("<s>", "John", "'", "s", " hat", " suits", " John")
     maps = labelled({"head": torch.from_numpy(drawn(7, 7))}, tokens=labels)
     grouped = ffb.group_tokens(maps, {"x": (needle, number)})
@@ -247,14 +247,14 @@ def test_a_sign_inside_a_word_bounds_a_text_that_is_looked_up(needle: str, numbe
 
 
 def test_words_that_end_at_signs_are_runs_of_letters_or_signs() -> None:
-    """The paper's classes of pairs: as `\\w+|[^\\w\\s]+` in English, and with marks and joiners in other scripts."""
+    """The paper's classes of pairs: in English as two classes of characters, in other scripts with marks and joiners."""
     english = "I don't, \"well-known\" -- 3.14 U.S. @-@ snake_case C++... (x)\n\tfoo@bar.org: $5 'tis"
     expected = tuple(found.span() for found in re.finditer(r"\w+|[^\w\s]+", english))
     assert word_spans(english, at_signs=True) == expected
-    unsigned = {text: words for text, words in WORDS.items() if not re.search(r"[^\w\s]", unmarked(text))}
+    unsigned = {text: each for text, each in WORDS.items() if not re.search(r"[^\w\s]", unmarked(text))}
     assert len(unsigned) > 15
-    for text, words in unsigned.items():
-        assert tuple(text[slice(*span)] for span in word_spans(text, at_signs=True)) == words
+    for text, expected_words in unsigned.items():
+        assert tuple(text[slice(*span)] for span in word_spans(text, at_signs=True)) == expected_words
 
 
 def unmarked(text: str) -> str:

@@ -320,5 +320,6 @@ def _bytes(token: str) -> bytes:
     """Bytes of a token's text, in which `<0xC3>` is one byte."""
     texts = _BYTE.split(token)  # text, byte, text, byte, ..., text
     return b"".join(
-        bytes.fromhex(each) if number % 2 else each.encode("utf-8", "surrogatepass") for number, each in enumerate(texts)
+        bytes.fromhex(each) if number % 2 else each.encode("utf-8", "surrogatepass")
+        for number, each in enumerate(texts)
     )

@@ -137,7 +137,11 @@ MUTANTS = (
     Mutant("refusal: hidden tokens are seen", "bridge/edited.py", "if bool((pattern * _pairs_of(hidden, pattern)).any()):", "if bool((pattern * _pairs_of(hidden, pattern)).all()):", _sabotage("masking")),
     Mutant("refusal: attributions of another value", "attribution/faithfulness.py", "if not (same and abs(scores.value - self.value) <= self.rounding):", "if not same:", _sabotage("tested_shares")),
     Mutant("refusal: attributions of another target", "attribution/faithfulness.py", "or scores.target == self.words", "or True", _sabotage("tested_shares")),
-    Mutant("refusal: changed files", "files.py", 'if metadata.get("sha256") != _digest(header, tensors):', 'if not metadata.get("sha256"):', ("tests/unit/test_result.py",)),
+    Mutant("refusal: changed files", "files.py", "if checksum != _digest(header, tensors):", "if not checksum:", ("tests/unit/test_result.py",)),
+    Mutant("files: entries in random order", "files.py", "{_ENTRY: _sorted(entry)}", '{_ENTRY: _sorted(entry), "a": "", "b": "", "c": ""}', ("tests/integration/test_results.py", "-k", "equal_files")),
+    Mutant("graphs: unknown numbers", "graphs/graph.py", "            if not isinstance(value, float) or math.isfinite(value)\n", "", ("tests/graphs/test_graph.py", "-k", "networkx")),
+    Mutant("words: letters and digits only", "results/tokens.py", 'rf"(?V1w)(?!{_ONE_WORD})\\b"', 'rf"(?V1w)(?!{_ONE_WORD})\\b|(?=\\p{{M}})"', ("tests/unit/test_words.py", "-k", "words_of_a_text")),
+    Mutant("words: characters of several tokens", "bridge/labels.py", "if _UNKNOWN not in text:", "if _UNKNOWN in text:", ("tests/unit/test_words.py", "-k", "parts_of_characters")),
     Mutant("refusal: files of another version", "result.py", "if file.version != VERSION:", "if not file.version:", ("tests/unit/test_result.py",)),
     Mutant("refusal: maps of unlike layers", "results/average.py", 'same = ("layers", "layered", "channels"', 'same = ("layered", "channels"', ("tests/integration/test_average.py",)),
     # Files.

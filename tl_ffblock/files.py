@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # the command line looks at paths before it imports torch
 
 UNFINISHED = ".tl_ffblock-"
 """Prefix of the names of unfinished files."""
+_ENTRY = "tl_ffblock"
+"""The only entry of a safetensors file's metadata: safetensors writes several in random order."""
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> Path:
@@ -230,6 +232,8 @@ def write_tensors(
 ) -> None:
     """Write labels and tensors to one safetensors file, with a checksum over both; a partial file never appears.
 
+    Equal labels and tensors give equal bytes.
+
     Args:
         path: File to write.
         kind: Name of the format.
@@ -247,9 +251,8 @@ def write_tensors(
     kept = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()
     }
-    header = json.dumps(labels, ensure_ascii=True)
-    metadata = {"format": kind, "version": str(version), "maps": header, "sha256": _digest(header, kept)}
-    write_atomically(path, save(kept, metadata))
+    entry = {"format": kind, "version": version, "labels": labels, "sha256": _digest(_sorted(labels), kept)}
+    write_atomically(path, save(kept, {_ENTRY: _sorted(entry)}))
 
 
 def read_tensors(path: Path) -> TensorFile:
@@ -269,10 +272,13 @@ def read_tensors(path: Path) -> TensorFile:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (SafetensorError, OSError, ValueError) as error:
         raise MapFileError(f"{path} is not a readable safetensors file: {error}") from error
-    kind, version, header = (metadata.get(name, "") for name in ("format", "version", "maps"))
+    try:
+        kind, version, header, checksum = _entries(metadata)
+    except ValueError as error:
+        raise MapFileError(f"{path} has labels that are not JSON: {error}.") from error
     if not kind.startswith("tl_ffblock") or not re.fullmatch("[0-9]{1,9}", version):
         raise MapFileError(f"{path} has no result of tl_ffblock (format {brief(kind)}, version {brief(version)}).")
-    if metadata.get("sha256") != _digest(header, tensors):
+    if checksum != _digest(header, tensors):
         raise MapFileError(f"{path} was changed after it was saved (checksum differs): save it again.")
     try:
         labels = parse_json(header)
@@ -281,6 +287,26 @@ def read_tensors(path: Path) -> TensorFile:
     if not isinstance(labels, dict):
         raise MapFileError(f"{path} has labels {brief(labels)}, expected a mapping of names.")
     return TensorFile(kind, int(version), labels, tensors)
+
+
+def _sorted(labels: Any) -> str:
+    return json.dumps(labels, sort_keys=True)
+
+
+def _entries(metadata: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Format, version, labels as JSON, and checksum; earlier files have an entry for each.
+
+    Raises:
+        ValueError: if the entry is not a JSON object.
+    """
+    if _ENTRY not in metadata:
+        kind, version, header, checksum = (metadata.get(name, "") for name in ("format", "version", "maps", "sha256"))
+        return kind, version, header, checksum
+    held = parse_json(metadata[_ENTRY])
+    if not isinstance(held, dict):
+        raise ValueError(f"{brief(held)} is not an object")
+    kind, version, checksum = (str(held.get(name, "")) for name in ("format", "version", "sha256"))
+    return kind, version, _sorted(held.get("labels")), checksum
 
 
 def _digest(header: str, tensors: Mapping[str, "Tensor"]) -> str:

@@ -60,3 +60,9 @@ def bytes_of(max_memory: float | int | str) -> float:
         if written and not isinstance(max_memory, bool) and 0 < (size := float(written[1])) < math.inf:
             return size * _UNITS[written[2]]
     raise InputError(f'max_memory={brief(max_memory)}: expected bytes above 0, or a text such as "4GB" or "512MiB".')
+
+
+def bytes_as_text(data: bytes) -> str:
+    """Text of bytes in UTF-8; bytes of incomplete characters are written as in SentencePiece, `<0xC3>`."""
+    text = data.decode("utf-8", "surrogateescape")
+    return "".join(f"<0x{ord(char) - 0xDC00:02X}>" if "\udc80" <= char <= "\udcff" else char for char in text)

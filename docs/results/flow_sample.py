@@ -26,7 +26,8 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tl_ffblock.attribution import flow_graph
-from tl_ffblock.bridge.inputs import label, ordinary_ids
+from tl_ffblock.bridge.inputs import ordinary_ids
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.bridge.runs import open_run

@@ -26,7 +26,7 @@ import torch
 from scipy.stats import spearmanr
 
 from tl_ffblock import load_model, memories
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.corpus.settings import Config
 from tl_ffblock.corpus.texts import CorpusText, read_texts

@@ -1,5 +1,6 @@
 """What holds for every graph: tables that join, exports, files, pruning, paths, and names."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,19 +93,44 @@ def test_tables_of_all_graphs_join(graphs: dict[str, Graph]) -> None:
 @pytest.mark.parametrize("k", [None, 10])
 @pytest.mark.parametrize("name", MADE)
 def test_networkx_writes_every_graph(graphs: dict[str, Graph], name: str, k: int | None, tmp_path: Path) -> None:
-    """As GraphML and GEXF, and reads the same nodes and edges again; labels are unique."""
+    """As GraphML, GEXF, GML and strict JSON, and reads the same nodes, edges and numbers again; labels are unique."""
     graph = graphs[name]
     exported = graph.to_networkx(k)
     links = sum(unit == "input" for *_, unit in exported.edges(data="unit"))
     assert exported.number_of_edges() - links == (len(graph.ends) if k is None else k)
     assert k is not None or len(exported) == len(graph.nodes)
-    for form in ("graphml", "gexf"):
+    for form in ("graphml", "gexf", "gml"):
         getattr(nx, f"write_{form}")(exported, tmp_path / "graph")
         again = getattr(nx, f"read_{form}")(tmp_path / "graph")
         assert set(again.nodes) == set(exported.nodes)
         assert set(again.edges) == set(exported.edges)
         node = next(iter(exported))
         assert again.nodes[node]["component"] == exported.nodes[node]["component"]
+        assert form == "gexf" or all(again.nodes[node].items() >= held.items() for node, held in exported.nodes.items())
+    text = json.dumps(nx.node_link_data(exported, edges="links"), allow_nan=False)
+    assert nx.utils.graphs_equal(nx.node_link_graph(json.loads(text), edges="links"), exported)
+
+
+def test_attributes_are_the_columns_without_unknown_numbers(graphs: dict[str, Graph]) -> None:
+    """Names are words of letters and digits, one per column, also of tokens that differ by their signs alone."""
+    tokens = ("' A'", "'A'", "'हि'", "'स'")
+    targets = tuple(GraphTarget(f"logit {token}", 1.0, token) for token in tokens)
+    node = Component(name="L0H1", kind="head", shares=(1.0, 2.0, 3.0, float("nan")))
+    ends, weights, checks = (
+        torch.tensor([[0, 0]]),
+        torch.tensor([[5.0, 6.0, float("inf"), 8.0]]),
+        GraphCertificate({}, 0.0),
+    )
+    fields: dict[str, Any] = {"labels": (), "nodes": (node,), "ends": ends, "weights": weights, "sizes": weights[:, 0]}
+    alone = Graph(model="none", targets=targets, certificate=checks, **fields).to_networkx()
+    names = ("logit_A", "logit_A__2", "logit", "logit__2")
+    assert [alone.nodes["L0H1"].get(f"value_of_{name}") for name in names] == [1, 2, 3, None]
+    assert [alone.edges["L0H1", "L0H1"].get(f"weight_of_{name}") for name in names] == [5, 6, None, 8]
+    for exported, graph in ((graph.to_networkx(), graph) for graph in graphs.values()):
+        rows = graph.nodes_dataframe()
+        for (_, held), row in zip(exported.nodes.items(), rows.to_dict("records"), strict=True):
+            assert list(held.values()) == [value for value in row.values() if value == value]
+    assert "coefficient" not in next(iter(graphs["flow"].to_networkx().nodes.values()))
 
 
 def test_texts_that_xml_cannot_hold_are_escaped(

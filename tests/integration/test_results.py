@@ -5,9 +5,12 @@ A new class is under them as soon as it has its line in `RESULTS`.
 
 import copy
 import dataclasses
+import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache, reduce
 from pathlib import Path
@@ -142,6 +145,42 @@ def test_a_result_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
     for table in [table for _, table in numbers(odd) if table.is_floating_point() and table.numel() > 2][:1]:
         table.flatten()[:3] = torch.tensor([float("nan"), float("inf"), -0.0])
     assert_equal(type(result).load(odd.save(path)), odd)
+
+
+def save_all(folder: str) -> None:
+    """Save one of each class."""
+    for name in RESULTS:
+        made(name).save(Path(folder, name))
+
+
+def test_equal_results_are_equal_files(tmp_path: Path) -> None:
+    """Byte for byte, in two processes with other orders of sets, and saved again after loading. A check of a model has its seconds."""
+    running = []
+    for seed in ("1", "2"):
+        (tmp_path / seed).mkdir()
+        code = f"from tests.integration.test_results import save_all; save_all({str(tmp_path / seed)!r})"
+        running.append(subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed}))
+    assert [process.wait() for process in running] == [0, 0]
+    for name in RESULTS:
+        first, second = (tmp_path / seed / name for seed in ("1", "2"))
+        same = first.read_bytes() == second.read_bytes()
+        assert same != (name == "ModelCheck"), name
+        assert ffb.load(first).save(tmp_path / "again").read_bytes() == first.read_bytes(), name
+
+
+def test_files_with_an_entry_per_label_are_loaded(tmp_path: Path) -> None:
+    """As they were written before labels were one entry; under their checksum."""
+    file = read_tensors(made("TokenMaps").save(tmp_path / "new"))
+    header = json.dumps(file.labels)
+    metadata = {"format": file.kind, "version": str(file.version), "maps": header}
+    digest = hashlib.sha256(header.encode())
+    for name, tensor in sorted(file.tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() + tensor.numpy().tobytes())
+    save_file(file.tensors, tmp_path / "old", metadata | {"sha256": digest.hexdigest()})
+    assert ffb.load(tmp_path / "old") == made("TokenMaps")
+    save_file(file.tensors, tmp_path / "old", metadata | {"sha256": "0"})
+    with pytest.raises(MapFileError, match="checksum differs"):
+        ffb.load(tmp_path / "old")
 
 
 @every("damage")

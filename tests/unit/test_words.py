@@ -1,6 +1,9 @@
 """Tokens grouped to words and spans: sums are kept, and what has no sum is refused."""
 
+import re
+import unicodedata
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,9 +13,11 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import model_of
 from tests.heads.planted import drawn, labelled
+from tests.scripts import SPLITTING, WORDS
 from tl_ffblock.errors import CompletenessError, InputError
 from tl_ffblock.results import words
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.tokens import word_numbers, word_spans
 
 TEXT = "A tall man, a tall hat"
 TOKENS = ("<s>", "A", " t", "all", " man", ",", " a", " t", "all", " hat")
@@ -160,3 +165,98 @@ def test_words_of_another_length_are_shown_aligned() -> None:
             InputError, match=r"differ in \['8'\]@1 against \['11', '12'\]@1: use words of equally many"
         ):
             call()
+
+
+# --- words of any script ------------------------------------------------------------------------------------------
+
+
+@cache
+def splitting(name: str) -> Any:
+    """A small random model whose tokenizer splits characters."""
+    tokenizer = SPLITTING[name]()
+    model = tiny.bridge("llama", vocab_size=len(tokenizer), max_position_embeddings=256)
+    model.tokenizer = tokenizer
+    return model
+
+
+@pytest.mark.parametrize("text", WORDS, ids=ascii)
+def test_words_of_a_text(text: str) -> None:
+    """As written by hand; words and the white space between them are the text."""
+    spans = word_spans(text)
+    assert tuple(text[slice(*span)] for span in spans) == WORDS[text]
+    between = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
+    assert not any(text[start:end].strip() for start, end in between)
+
+
+@pytest.mark.parametrize("name", SPLITTING)
+@pytest.mark.parametrize("text", WORDS, ids=ascii)
+def test_groups_are_words_even_where_tokens_are_parts_of_characters(text: str, name: str) -> None:
+    """One group per word, labelled by its text; a span of the word is that group; groups of results and word maps are equal."""
+    maps = ffb.attention_maps(splitting(name), text, layers=[0])
+    grouped = ffb.group_tokens(maps)
+    labels = [label.strip() for label in grouped.tokens if label.strip()]
+    assert labels == ["<bos>", *WORDS[text]]
+    word = max(WORDS[text], key=len)
+    first = next(number for number, label in enumerate(grouped.tokens) if label.strip() == word)
+    held = [at for at, number in enumerate(word_numbers(maps.tokens)) if number == first]
+    spans = ffb.group_tokens(maps, {"x": (word, 0)}, text=text)
+    assert (spans.tokens.index("x"), len(spans.tokens)) == (held[0], len(maps.tokens) - len(held) + 1)
+    start = text.index(word)
+    assert ffb.group_tokens(maps, {"x": (start, start + len(word))}, text=text) == spans
+    torch.testing.assert_close(ffb.heads.word_maps(maps).values, grouped.values[..., 1:, 1:])
+
+
+# fmt: off
+READ: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "old files have no bytes": ((" \ufffd", "\ufffd", "bergröße", " der"), (" \ufffd\ufffdbergröße", " der")),
+    "bytes of nothing": ((" a", "<0xC3>", " b"), (" a", "<0xC3>", " b")),
+    "a byte is not special": (("<s>", "<0xC3>", "<0xA9>", "t"), ("<s>", "ét")),
+    "WordPiece keeps no spaces": (("[CLS]", "don", "'", "t", "un", "##do", "[SEP]"), ("[CLS]", "don", "'", "t", "undo", "[SEP]")),
+    "WordPiece continues": (("x", "##²", "カ", "##タ", "##と"), ("x²", "カタと")),
+    "vocabulary of bytes": (("ĠThe", "Ġcur", "ator", "Ċ", "s"), ("ĠThe", "Ġcurator", "Ċ", "s")),
+    "SentencePiece": (("▁The", "▁cur", "ator", "'", "s"), ("▁The", "▁curator's")),
+    "Maltese": (("L", "-", "Ġ", "urnata", " tas", "-", "Ġimgħa"), ("L", "-", "Ġurnata", " tas", "-", "Ġimgħa")),
+    "headings are not WordPiece": (("###", " Head", "ing"), ("###", " Heading")),
+    "ids": (("17", "4", "99"), ("17", "4", "99")),
+    "marks continue without spaces": (("नम", "\u0938\u094d", "\u0947"), ("नम", "\u0938\u094d\u0947")),
+    "Thai without spaces": (("สวัส", "ดี", "ครับ"), ("สวัสดีครับ",)),
+    "special tokens end words": (("▁a", "</s>", "b", "c"), ("▁a", "</s>", "bc")),
+    "white space": ((" a", "\n", "\n\n", "b", "c"), (" a", "\n", "\n\n", "bc")),
+    "a token of several words": ((" of the", "m", ".x"), (" of them.x",)),
+    "Han": (("日本", "語", "\n"), ("日本", "語", "\n")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", READ)
+def test_tokens_are_read_by_the_marks_of_their_tokenizer(name: str) -> None:
+    """Labels alone tell spaces, `##` and bytes; where they tell nothing, each token is a word."""
+    tokens, expected = READ[name]
+    maps = labelled({"head": torch.from_numpy(drawn(len(tokens), len(tokens)))}, tokens=tokens)
+    assert ffb.group_tokens(maps).tokens == expected
+
+
+@pytest.mark.parametrize(("needle", "number", "tokens"), [("John", 1, ["John"]), ("John's", 0, ["John", "'", "s"])])
+def test_a_sign_inside_a_word_bounds_a_text_that_is_looked_up(needle: str, number: int, tokens: list[str]) -> None:
+    """The name "John" occurs in "John's", although that is one word."""
+    labels = ("<s>", "John", "'", "s", " hat", " suits", " John")
+    maps = labelled({"head": torch.from_numpy(drawn(7, 7))}, tokens=labels)
+    grouped = ffb.group_tokens(maps, {"x": (needle, number)})
+    assert len(grouped.tokens) == len(labels) - len(tokens) + 1
+    assert grouped.tokens.index("x") == (6 if number else 1)
+
+
+def test_words_that_end_at_signs_are_runs_of_letters_or_signs() -> None:
+    """The paper's classes of pairs: in English as two classes of characters, in other scripts with marks and joiners."""
+    english = "I don't, \"well-known\" -- 3.14 U.S. @-@ snake_case C++... (x)\n\tfoo@bar.org: $5 'tis"
+    expected = tuple(found.span() for found in re.finditer(r"\w+|[^\w\s]+", english))
+    assert word_spans(english, at_signs=True) == expected
+    unsigned = {text: each for text, each in WORDS.items() if not re.search(r"[^\w\s]", unmarked(text))}
+    assert len(unsigned) > 15
+    for text, expected_words in unsigned.items():
+        assert tuple(text[slice(*span)] for span in word_spans(text, at_signs=True)) == expected_words
+
+
+def unmarked(text: str) -> str:
+    """A text without combining marks and characters of format, such as joiners."""
+    return "".join(char for char in text if unicodedata.category(char) not in ("Mn", "Mc", "Me", "Cf"))

@@ -29,7 +29,8 @@ from tl_ffblock.attribution.attribution import Attribution, TermRow
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, values_of
 from tl_ffblock.bridge.callbacks import LastCallback
 from tl_ffblock.bridge.gradient_cache import GradientCache
-from tl_ffblock.bridge.inputs import Batch, forward, label
+from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import BEFORE_GAIN
 from tl_ffblock.bridge.linearised import DIRECT
 from tl_ffblock.bridge.model import Model

@@ -12,7 +12,8 @@ from tl_ffblock.attribution.attribute import KEEPS, AttributeOptions, Shares, op
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts
-from tl_ffblock.bridge.inputs import label, memory_given_back
+from tl_ffblock.bridge.inputs import memory_given_back
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, Tokens
 from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_gradients

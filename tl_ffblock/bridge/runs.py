@@ -29,12 +29,12 @@ from tl_ffblock.bridge.inputs import (
     drop_graph,
     forward,
     is_single,
-    label,
     memory_given_back,
     prepare,
     read_input,
     tokenizer_of,
 )
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import ExtraSite
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting

@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import Batch, label, padded
+from tl_ffblock.bridge.inputs import Batch, padded
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import run_of_batches
 from tl_ffblock.contributions import MapTables, contribution_maps

@@ -1,6 +1,5 @@
 """Tokens of a corpus text, with their words, groups of words and masks."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,10 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.settings import Config, imported
 from tl_ffblock.corpus.texts import CorpusText, Span
 from tl_ffblock.errors import InputError, brief
+from tl_ffblock.results.tokens import word_spans
 
 PAPER_MASKED = 0.12
 """Fraction of masked tokens: 80 % of the 15 % that BERT's training selects (appendix of the paper)."""
-
-_WORD = re.compile(r"\w+|[^\w\s]+")
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class Tokeniser:
             ids, special, offsets = ids[keep], special[keep], [offsets[i] for i in keep]
         if special.all():
             raise InputError(f"no token of text in {text.text[:60]!r}.")
-        words = text.words or tuple(match.span() for match in _WORD.finditer(text.text))
+        words = text.words or word_spans(text.text, at_signs=True)
         word = np.array([_word_of(offset, words) for offset in offsets])
         groups = tuple(
             frozenset(_word_of(span, words) for span in group) for group in (*text.groups, *self._tagged(text, words))

@@ -32,7 +32,7 @@ from einops import einsum
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import QueryKeyWeights
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading, read_out

@@ -9,6 +9,7 @@ tables join on component and position:
 """
 
 import heapq
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -73,12 +74,25 @@ _NO_XML = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010
 """Characters that XML cannot represent, but texts of tokens may have."""
 
 
-def _for_xml(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """A table row with texts that GraphML and GEXF can represent: other characters are escaped."""
-    return {
-        name: _NO_XML.sub(lambda found: ascii(found[0])[1:-1], value) if isinstance(value, str) else value
-        for name, value in row.items()
-    }
+def _attributes(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table with names and values that JSON, GraphML, GEXF and GML can represent.
+
+    Numbers that are not finite are omitted. Names have underscores for spaces and signs, and a number if two would be equal.
+    Characters of texts that XML cannot represent are escaped.
+    """
+    names: list[str] = []
+    for column in table:
+        name = re.sub(r"\W+", "_", str(column), flags=re.ASCII).strip("_")
+        same = sum(bool(re.fullmatch(rf"{name}(__\d+)?", other)) for other in names)
+        names.append(f"{name}__{same + 1}" if same else name)
+    return [
+        {
+            name: _NO_XML.sub(lambda found: ascii(found[0])[1:-1], value) if isinstance(value, str) else value
+            for name, value in row.items()
+            if not isinstance(value, float) or math.isfinite(value)
+        }
+        for row in table.set_axis(names, axis=1).to_dict("records")
+    ]
 
 
 @strict
@@ -252,8 +266,9 @@ class Graph(Result):
     def to_networkx(self, k: int | None = None, *, names: Names = "components") -> nx.DiGraph:
         """Directed graph with labels such as "L23H3@4" as nodes, and the tables' columns as attributes.
 
-        Attributes are numbers and texts, so that networkx can write GraphML and GEXF. In edge estimates, an input of a head has
-        edges to the heads that read it.
+        Attributes are numbers and texts, so that networkx can write JSON, GraphML, GEXF and GML. They are named as columns, with
+        underscores for spaces and signs, such as "rest_of_value". A number that is not known is omitted. In edge estimates, an
+        input of a head has edges to the heads that read it.
 
         Args:
             k: Number of edges, the largest first; None means all.
@@ -263,11 +278,10 @@ class Graph(Result):
             InputError: if k is below 1.
         """
         graph = nx.DiGraph(model=self.model, targets=", ".join(target.name for target in self.targets))
-        labels, edges = [node.label(names) for node in self.nodes], self._measured().to_dict("records")
-        rows = map(_for_xml, self.nodes_dataframe(names).to_dict("records"))
-        graph.add_nodes_from(zip(labels, rows, strict=True))
+        labels, edges = [node.label(names) for node in self.nodes], _attributes(self._measured())
+        graph.add_nodes_from(zip(labels, _attributes(self.nodes_dataframe(names)), strict=True))
         for edge in range(len(edges)) if k is None else self._top(k):
-            graph.add_edge(*(labels[end] for end in self.ends[edge].tolist()), **_for_xml(edges[edge]))
+            graph.add_edge(*(labels[end] for end in self.ends[edge].tolist()), **edges[edge])
         read = [(labels[source], labels[head]) for source, head in self._reads() if graph.degree(labels[source])]
         graph.add_edges_from(read, unit="input", size=0.0)
         graph.remove_nodes_from([] if k is None else list(nx.isolates(graph)))

@@ -6,7 +6,7 @@
     groups = heads.token_groups(maps.tokens, special=[0, -1])
     heads.summary(maps, groups)                       # a table: shares by target, entropy, main behaviour of a head
     heads.divergences(maps)                           # Jensen-Shannon between all heads of all layers
-    heads.word_maps(maps, [-1, 0, 1, 2, 3, 4, -1])    # pieces of words become words
+    heads.word_maps(maps)                             # pieces of words become words
 
 Every function takes `TokenMaps`: attention, value-weighted attention, or contributions at any scope, by head or for the whole
 layer, or your own arrays with labels. A row is divided by its sum and used as a distribution.

@@ -32,6 +32,7 @@ from tl_ffblock.layer.positions import several
 from tl_ffblock.result import Result
 from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.tokens import joined_text, special_positions, without_prefixes, word_numbers
 from tl_ffblock.results.words import grouped
 from tl_ffblock.signatures import strict, whole
 
@@ -54,19 +55,23 @@ Mentions: TypeAlias = Sequence[tuple[int, int]]
 
 @strict
 def word_maps(
-    maps: TokenMaps, word: Sequence[int] | Int[np.ndarray, " token"], *, special: SpecialTokens = "drop"
+    maps: TokenMaps, word: Sequence[int] | Int[np.ndarray, " token"] | None = None, *, special: SpecialTokens = "drop"
 ) -> TokenMaps:
-    """Maps with one row and column per word, in the order of first pieces; a word's label is that of its pieces.
+    """Maps with one row and column per word, in the order of first pieces; a word's label is the text of its pieces.
 
     Args:
         maps: Maps in which all or none of a word's tokens are rows.
-        word: Number of each token's word; -1 for tokens of no word, such as [CLS].
+        word: Number of each token's word; -1 for tokens of no word, such as [CLS]. None means the words of `ffb.group_tokens`, and
+            -1 for special tokens.
         special: Treatment of tokens of no word: "keep", "drop" or "renormalise" (a row of zeros stays zero).
 
     Raises:
         InputError: if `word` is not one number per token, if there is no word, or if only some tokens of a word are rows.
     """
-    given, count = np.asarray(word), len(maps.tokens)
+    count = len(maps.tokens)
+    given = np.asarray(word_numbers(maps.tokens) if word is None else word)
+    if word is None:
+        given[list(special_positions(maps.tokens))] = -1
     if given.shape != (count,) or given.dtype.kind != "i":
         raise InputError(
             f"word has shape {given.shape} of {given.dtype}: expected {count} whole numbers, one per token."
@@ -79,7 +84,8 @@ def word_maps(
     if not names:
         raise InputError("word: no token belongs to a word. Expected numbers from 0 for the tokens of words.")
     members = numbers[None] == np.array(names)[:, None]
-    labels = ["".join(np.array(maps.tokens, dtype=object)[row]) for row in members]
+    pieces = np.array(without_prefixes(maps.tokens), dtype=object)
+    labels = [joined_text(pieces[row]) for row in members]
     words = grouped(maps, members, labels, "mean")
     return replace(words, values=shares(words.values, "row")) if special == "renormalise" else words
 

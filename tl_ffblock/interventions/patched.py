@@ -9,7 +9,8 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair
+from tl_ffblock.bridge.inputs import one_sequence, refuse_pair
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps

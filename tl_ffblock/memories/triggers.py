@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label, special_ids
+from tl_ffblock.bridge.inputs import special_ids
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import open_run
 from tl_ffblock.errors import InputError, brief

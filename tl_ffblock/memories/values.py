@@ -18,7 +18,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import label, single_token
+from tl_ffblock.bridge.inputs import single_token
+from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.bridge.runs import settings_of

@@ -1,13 +1,18 @@
 """Readable labels of tokens, and positions of named tokens."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
+
+import regex
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.positions import one_per_prompt, several, whole_number
+from tl_ffblock.numerals import bytes_as_text
 from tl_ffblock.signatures import strict, whole
 
 TokenLike: TypeAlias = str | tuple[str, int] | int
@@ -160,8 +165,11 @@ def joined(labels: Sequence[str], between: str) -> str:
     return between.join(names[:MOST_NAMES] + ["…"] * (len(names) > MOST_NAMES))
 
 
-_SPECIAL = re.compile(r"(?!\[MASK\]|<mask>)(\[[A-Z]+\d*\]|<\|?[^<>|\s]+\|?>)")
-_SPACES = (" ", "Ġ", "▁")
+_SPECIAL = re.compile(r"(?!\[MASK\]|<mask>|<0x[0-9A-F]{2}>)(\[[A-Z]+\d*\]|<\|?[^<>|\s]+\|?>)")
+_SPACES = ("Ġ", "▁")
+"""Marks of a space in vocabularies."""
+_CONTINUES = re.compile(r"^##(?=.)", re.S)
+"""WordPiece's prefix of a piece that continues a word."""
 
 
 def special_positions(tokens: Sequence[str]) -> tuple[int, ...]:
@@ -206,20 +214,112 @@ def text_segments(tokens: Sequence[str], given: Mapping[str, int] | None) -> tup
     return segments
 
 
-def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:
-    """Number of each token's word, by the marks of the tokenizer.
+# Words
 
-    If tokens begin with `##`, these continue a word. If tokens begin with white space (or its marks), those that begin with a letter
-    or digit continue the token before, if that ends with one. Else every token is a word.
+
+_SIGN = r"[^\w\s\p{Cf}]"
+_LETTER = r"[\w--\p{M}--\p{Cf}]"
+_ONE_WORD = (  # no boundary: in scripts without spaces between words (UAX 14, class SA), and at characters that are not known
+    r"(?<=\p{Line_Break=SA}[\p{M}\p{Cf}--\u200b]*)(?=\p{Line_Break=SA})|(?<=\ufffd)(?=[\w\ufffd])|(?<=\w)(?=\ufffd)"
+)
+_BOUNDARY = regex.compile(rf"(?V1w)(?!{_ONE_WORD})\b")
+"""Word boundaries of UAX 29; `w` chooses its rules for `\\b`."""
+_BOUNDARY_AT_SIGNS = regex.compile(
+    rf"(?V1w)(?<={_LETTER}[\p{{M}}\p{{Cf}}]*)(?={_SIGN})|(?<={_SIGN})(?={_LETTER})|(?!{_ONE_WORD}|(?<={_SIGN})(?={_SIGN}))\b"
+)
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+"""A byte of a character that is several tokens, as SentencePiece writes it."""
+_CLINGS = regex.compile(r"(?V1)[\p{M}\p{Cf}]")
+_SOUTHEAST_ASIAN = regex.compile(r"(?V1)\p{Line_Break=SA}")
+
+
+def word_spans(text: str, *, at_signs: bool = False) -> tuple[tuple[int, int], ...]:
+    """First and last character + 1 of each word of a text, in order; white space belongs to no word.
+
+    Words are those of Unicode's UAX 29: "don't", "3.14" and "नमस्ते" are one each, every other sign and every Han character is
+    one. A run of Thai, Lao, Khmer or Burmese is one word, since finding its words needs a dictionary.
+
+    Args:
+        text: Any text.
+        at_signs: Whether words end at signs, as for BERT's tokenizer: "don", "'", "t". A run of signs is then one word.
     """
-    pieces = any(token.startswith("##") and len(token) > 2 for token in tokens)
-    spaced = any(token.startswith(_SPACES) and len(token) > 1 for token in tokens)
-    special = set(special_positions(tokens))
+    found = (_BOUNDARY_AT_SIGNS if at_signs else _BOUNDARY).finditer(text)
+    return tuple(span for span in pairwise(at.start() for at in found) if text[slice(*span)].strip())
+
+
+def word_numbers(tokens: Sequence[str]) -> tuple[int, ...]:
+    """Number of each token's word; tokens that share a word of `word_spans` have one number.
+
+    Special tokens and white space are words of their own. `##` continues the word before. If no token shows a space, `##` or a
+    byte, each token is a word.
+    """
+    text, spans = spelled(tokens)
+    starts, pieces = [start for start, _ in word_spans(text)], _mark(tokens) == "##"
     numbers: list[int] = []
-    for position, token in enumerate(tokens):
-        earlier = tokens[position - 1] if position else ""
-        alone = position == 0 or position in special or position - 1 in special
-        joins = token[:1].isalnum() and earlier[-1:].isalnum() and not token.startswith(_SPACES)
-        continues = not alone and (token.startswith("##") if pieces else spaced and joins)
-        numbers.append(numbers[-1] if continues else (numbers[-1] + 1 if numbers else 0))
+    before = 0  # word in which the token before ends, from 1; 0 for special tokens and white space
+    for token, (start, end) in zip(tokens, spans, strict=True):
+        stripped = text[start:end].strip()
+        first = start + text[start:end].find(stripped)
+        word, last = (bisect_right(starts, at) if stripped else 0 for at in (first, first + len(stripped) - 1))
+        continues = before and (word == before or (pieces and _CONTINUES.match(token)))
+        numbers.append((numbers[-1] if numbers else -1) + (not continues))
+        before = last
     return tuple(numbers)
+
+
+def spelled(tokens: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Text of tokens, and first and last character + 1 of each; tokens that share a character overlap.
+
+    Special tokens have no characters. They are separated from others by a newline.
+    """
+    special, mark, texts = set(special_positions(tokens)), _mark(tokens), without_prefixes(tokens)
+    data, ends = bytearray(), []
+    for at, text in enumerate(texts):
+        if at == 0 or {at - 1, at} & special:
+            data += b"\n"
+        elif not _continues(tokens[at - 1], tokens[at], mark):
+            data += b" "
+        start = len(data)
+        if at not in special:
+            data += _bytes(text.replace("Ġ", " ").replace("Ċ", "\n") if mark == "Ġ" else text.replace(mark or " ", " "))
+        ends.append((start, len(data)))
+    read = data.decode("utf-8", "surrogateescape")
+    sizes = [1 if "\udc80" <= char <= "\udcff" else len(char.encode()) for char in read]
+    firsts = [0, *accumulate(sizes)]
+    spans = ((bisect_right(firsts, start) - 1, bisect_left(firsts, end)) for start, end in ends)
+    return read, tuple((start, max(start, end)) for start, end in spans)
+
+
+def without_prefixes(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Tokens without WordPiece's prefix `##`; those of other tokenizers are unchanged."""
+    return (*tokens[:1], *(_CONTINUES.sub("", token) for token in tokens[1:])) if _mark(tokens) == "##" else (*tokens,)
+
+
+def joined_text(tokens: Sequence[str]) -> str:
+    """Text of neighbouring tokens, as `without_prefixes` returns them; bytes of a complete character become it."""
+    return bytes_as_text(b"".join(map(_bytes, tokens))) if any(map(_BYTE.search, tokens)) else "".join(tokens)
+
+
+def _mark(tokens: Sequence[str]) -> str:
+    """How tokens show words: a space or its mark before words, `##` in continuations, or "" if neither occurs."""
+    # Tokenizers of bytes keep spaces, also where a text has none.
+    if any(token[:1].isspace() or _BYTE.search(token) or "\ufffd" in token for token in tokens):
+        return " "
+    marks = (mark for mark in _SPACES if any(token.startswith(mark) for token in tokens))
+    return next(marks, "##" * any(map(_CONTINUES.match, tokens)))
+
+
+def _continues(before: str, token: str, mark: str) -> bool:
+    """Whether no space is between two tokens; without marks, only where the second cannot begin a word."""
+    if mark:
+        return mark != "##" or bool(_CONTINUES.match(token))
+    return bool(_CLINGS.match(token)) or all(map(_SOUTHEAST_ASIAN.match, (before[-1:], token)))
+
+
+def _bytes(token: str) -> bytes:
+    """Bytes of a token's text, in which `<0xC3>` is one byte."""
+    texts = _BYTE.split(token)  # text, byte, text, byte, ..., text
+    return b"".join(
+        bytes.fromhex(each) if number % 2 else each.encode("utf-8", "surrogatepass")
+        for number, each in enumerate(texts)
+    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import regex
 import torch
 from jaxtyping import Bool
 
@@ -14,7 +15,7 @@ from tl_ffblock.layer.positions import positions
 from tl_ffblock.layer.records import TOLERANCE
 from tl_ffblock.results.ranks import shares
 from tl_ffblock.results.token_maps import ATTENTION, TokenMaps
-from tl_ffblock.results.tokens import special_positions, word_numbers
+from tl_ffblock.results.tokens import joined_text, spelled, without_prefixes, word_numbers
 from tl_ffblock.signatures import strict, whole
 
 Span: TypeAlias = str | tuple[str, int] | tuple[int, int] | Sequence[int] | int
@@ -23,10 +24,6 @@ Groups: TypeAlias = Mapping[str, Span] | Sequence[int] | None
 Members: TypeAlias = Bool[np.ndarray, "group token"]
 RowsBy: TypeAlias = Literal["sum", "mean"]
 """How the rows of a group are combined."""
-_CONTINUES = re.compile(r"^##(?=.)")
-"""WordPiece's prefix of a piece that continues a word."""
-_SPACE = re.compile(r"[\sĠĊ▁]+")
-"""White space and its marks in tokenizers."""
 
 
 @strict
@@ -143,8 +140,8 @@ def _groups(tokens: Sequence[str], groups: Groups, text: str | None) -> tuple[Me
         numbers = np.where(numbers >= 0, numbers, -1 - np.arange(len(tokens)))
     held = [*dict.fromkeys(numbers.tolist())]
     members = numbers[None] == np.array(held)[:, None]
-    pieces = np.array([*tokens[:1], *(_CONTINUES.sub("", token) for token in tokens[1:])], dtype=object)
-    texts = ("".join(pieces[row]) for row in members)
+    pieces = np.array(without_prefixes(tokens), dtype=object)
+    texts = (joined_text(pieces[row]) for row in members)
     return members, [
         names[number] if names and number >= 0 else joined for number, joined in zip(held, texts, strict=True)
     ]
@@ -159,15 +156,12 @@ def _positions(tokens: Sequence[str], name: str, span: Span, text: str | None) -
     first, second = span if isinstance(span, tuple) and len(span) == 2 else (span, None)
     if not isinstance(first, str) and (second is None or whole(first) is None):
         return positions(span, len(tokens), f"groups[{name!r}]")  # type: ignore[arg-type]  # no text
-    special, said = special_positions(tokens), f"groups[{name!r}]={span!r}"
-    pieces = ["" if at in special else _plain(token, 0) for at, token in enumerate(tokens)]
-    read = "".join(pieces)
-    ends = np.cumsum([len(piece) for piece in pieces])
-    begins = ends - [len(piece) for piece in pieces]
+    said, (written, characters) = f"groups[{name!r}]={span!r}", spelled(tokens)
+    read = _plain(written, 0)
+    plain = np.cumsum([0, *(not char.isspace() for char in written)])  # characters before each, without white space
+    begins, ends = plain[np.array(characters)].T
     if isinstance(first, str):
-        start, stop = _occurrence(
-            _plain(first, read), second, read, (begins, ends, np.array(word_numbers(tokens))), said
-        )
+        start, stop = _occurrence(_plain(first, read), second, read, (begins, ends, word_numbers(tokens)), said)
     else:
         if text is None or _plain(text, read) != read:
             why = (
@@ -179,26 +173,31 @@ def _positions(tokens: Sequence[str], name: str, span: Span, text: str | None) -
                 f"{said} are characters, and {why}. Pass text=, the model's input; or positions as a list."
             )
         start, stop = (len(_plain(text[: whole(end)], read)) for end in (first, second))
-    places = [at for at, piece in enumerate(pieces) if piece and start <= begins[at] and ends[at] <= stop]
-    if sum(len(pieces[at]) for at in places) != stop - start or not places:
-        cut = [token for token, begin, end in zip(tokens, begins, ends, strict=True) if begin < stop and end > start]
+    touched = np.flatnonzero((begins < ends) & (begins < stop) & (ends > start)).tolist()
+    if not touched or min(begins[touched]) < start or max(ends[touched]) > stop:
+        cut = [tokens[at] for at in touched]
         raise InputError(f"{said} begins or ends inside a token of {cut}: expected whole tokens.")
-    return places
+    return touched
 
 
 def _plain(text: str, like: str | int) -> str:
     """A text without white space, and in lower case if the compared text is."""
     lower = isinstance(like, str) and like == like.lower()
-    return _SPACE.sub("", _CONTINUES.sub("", text.lower() if lower else text))
+    return "".join((text.lower() if lower else text).split())
 
 
 def _occurrence(
-    needle: str, number: object, read: str, edges: tuple[np.ndarray, np.ndarray, np.ndarray], said: str
+    needle: str, number: object, read: str, edges: tuple[np.ndarray, np.ndarray, Sequence[int]], said: str
 ) -> tuple[int, int]:
-    """First and last character + 1 of an occurrence: of whole words if there are any, else of any characters."""
+    """First and last character + 1 of an occurrence: of whole words if there are any, else of any characters.
+
+    Signs inside words bound whole words, too: "John" occurs in "John's".
+    """
     begins, ends, words = edges
     found = [(at.start(), at.start() + len(needle)) for at in re.finditer(f"(?={re.escape(needle)})", read) if needle]
-    first, last = {*begins[np.diff(words, prepend=-1) != 0]}, {*ends[np.diff(words, append=-1) != 0]}
+    apart = np.diff(words) != 0
+    apart |= [not regex.match(r"\w\w", read[end - 1 : end + 1]) for end in ends[:-1].tolist()]
+    first, last = {*begins[[True, *apart]]}, {*ends[[*apart, True]]}
     found = [(start, stop) for start, stop in found if start in first and stop in last] or found
     which = 0 if number is None and len(found) == 1 else whole(number)
     if which is None or not -len(found) <= which < len(found):

@@ -38,7 +38,7 @@ CATEGORIES = ("same token", "subwords of one word", "within an expression", "adj
 """Categories of token pairs, by rule; the first that applies counts.
 
 1. same token: both are the same entry of the vocabulary.
-2. subwords of one word (gold words if the data has them, else runs of letters and digits).
+2. subwords of one word (gold words if the data has them, else those of `word_spans`, which end at signs).
 3. within a multi-word expression or named entity, as marked by the data or a tagger.
 4. adjacent: next to each other in the sequence.
 5. other.

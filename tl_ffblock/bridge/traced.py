@@ -279,17 +279,14 @@ def _refuse_unused_dials(traced: Traced) -> None:
 
 
 def _refuse_other_gradients(model: Model) -> None:
-    """Refuse backward hooks, which would change attributions without a warning, and autocast and inference tensors."""
+    """Refuse backward hooks, which would change attributions without a warning, and inference tensors."""
     for name, module in model.hooked.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             raise InputError(
                 f"{model.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
                 "attributed. Remove it, model.reset_hooks(), or call outside of its context."
             )
-    parameter = model.parameter
-    if torch.is_autocast_enabled(parameter.device.type):
-        raise InputError("autocast is on: expected a single dtype. Call outside of torch.autocast.")
-    if parameter.is_inference():
+    if model.parameter.is_inference():
         raise InputError(
             f"{model.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
         )

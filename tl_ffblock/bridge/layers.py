@@ -444,7 +444,11 @@ class BoundLayer:
 
         Args:
             tensors: Tensors of the sites in `routing_names`.
+
+        Raises:
+            UnsupportedModelError: if they are not the router's probabilities, logits or choices.
         """
+        self._refuse_other_routing(tensors)
         if "router_logits" in tensors:
             probabilities = tensors["router_logits"].float().softmax(dim=-1)
             chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices
@@ -457,6 +461,36 @@ class BoundLayer:
             weights = weights / weights.sum(dim=-1, keepdim=True)
         routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
         return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
+
+    def _refuse_other_routing(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse tensors of a router whose HookPoints have another meaning than their names (GraniteMoE)."""
+        widths: dict[str, tuple[int, ...]] = {}
+        if self.has_experts:
+            experts = self._n_experts
+            widths = {name: (experts,) for name in ("router_logits", "probabilities")}
+            widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
+        for site in sorted(tensors.keys() & widths):
+            tensor, chosen = tensors[site], site == "chosen"
+            right = tensor.is_floating_point() != chosen and tensor.ndim > 0 and tensor.shape[-1] in widths[site]
+            if right and chosen and tensor.numel():
+                low, high = torch.stack(tensor.aminmax()).tolist()
+                right = 0 <= low and high < widths["probabilities"][0]
+            if not right:
+                meant = "numbers of the chosen experts" if chosen else f"one number for each of {widths[site][0]}"
+                raise UnsupportedModelError(
+                    f"{self.where}: HookPoint {self.routing_names[site]} of the router has {tensor.dtype} "
+                    f"{list(tensor.shape)}, expected {meant}, so router weights are not known."
+                )
+
+    @property
+    def _n_experts(self) -> int:
+        """Number of experts that a router chooses from."""
+        mlp = self.block.mlp
+        if self.api != "TransformerBridge":
+            return len(mlp.experts)
+        experts = _inner(mlp.original_component.experts)
+        stacked = getattr(experts, "gate_up_proj", None)
+        return len(experts) if stacked is None else len(stacked)
 
     def score_scale(self) -> float:
         """Scale of attention scores, read from the attention module.

@@ -111,7 +111,7 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
     probe(model, spec.dtype, spec.layers)
     records = Records(model, spec.layers)
     for layer in spec.layers:
-        names = model.layers[layer].site_names(spec.extra)
+        names = model.layers[layer].site_names(spec.extra, of_cache=True)
         given = {site: _cached(model, cached, name) for site, name in names.items()}
         if missing := [names[site] for site, tensor in given.items() if tensor is None]:
             raise InputError(

@@ -17,16 +17,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from einops import einsum
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from tl_ffblock.bridge.callbacks import HookedModel, HookPoint
+from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bias, has_matrix, linear_of, loaded, matrix
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
@@ -46,6 +48,8 @@ from tl_ffblock.layer.scopes import (
 )
 
 BEFORE_GAIN = "hook_normalized"
+_EXPERTS_ARGUMENTS = 4
+"""Parameters of a forward function of experts: self, tokens, numbers of the chosen experts, their weights."""
 ExtraSite: TypeAlias = Literal["query", "key"]
 """Further tensors of a layer: queries and keys as attention multiplies them."""
 Branch: TypeAlias = Literal["attn", "mlp"]
@@ -204,13 +208,19 @@ class BoundLayer:
         left = next(step.operation.left for step in self.program if isinstance(step.operation, Add))
         return self.sites[f"whole.{left}"]
 
-    def site_names(self, extra: Collection[ExtraSite] = ()) -> dict[str, str]:
-        """HookPoint of every site, and of further requested ones.
+    def site_names(self, extra: Collection[ExtraSite] = (), *, of_cache: bool = False) -> dict[str, str]:
+        """HookPoint of every site, and of further requested ones; the site "routing" is a module (`on_routing`).
+
+        Args:
+            extra: Further sites.
+            of_cache: Whether tensors come from a cache, which has those of HookPoints only.
 
         Raises:
             UnsupportedModelError: if one of them has no HookPoint.
         """
-        routing = self.routing_names if self.has_experts else {}
+        routing = {}
+        if self.has_experts:
+            routing = self.routing_names if of_cache else self.router_sites
         return self.sites | routing | {site: self._query_or_key(site) for site in extra}
 
     @cached_property
@@ -272,6 +282,50 @@ class BoundLayer:
                 "which attention multiplies."
             )
         return self.name(f"attn.hook_{site[0]}")
+
+    @cached_property
+    def router_sites(self) -> dict[str, str]:
+        """Every tensor of a forward pass from which router weights are computed.
+
+        The weights with which a bridge's experts are called are those that count, whatever their router is: softmax or sigmoid,
+        grouped, scaled, or with a bias that only chooses. Experts without such a call are read at HookPoints.
+        """
+        if self._called_experts is None:
+            return self.routing_names
+        gate = {"shared": self.name("mlp.shared_expert_gate.hook_out")}
+        return {"routing": self.name("mlp.experts")} | (gate if gate["shared"] in self.hook_points else {})
+
+    @cached_property
+    def _called_experts(self) -> nn.Module | None:
+        """Experts that a bridge calls with tokens, numbers of the chosen experts and their weights, as in transformers 5."""
+        if self.api != "TransformerBridge":
+            return None
+        experts: nn.Module = _inner(self.block.mlp.original_component.experts)
+        stacked = any(hasattr(experts, name) for name in ("gate_up_proj", "up_proj"))
+        return experts if stacked and len(signature(type(experts).forward).parameters) == _EXPERTS_ARGUMENTS else None
+
+    def on_routing(self, receive: Change) -> RemovableHandle:
+        """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
+
+        Raises:
+            UnsupportedModelError: in the forward pass, if the experts are called otherwise.
+        """
+        experts = self._called_experts
+        assert experts is not None, "other experts are read at HookPoints"
+        called = signature(type(experts).forward)
+
+        def enter(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+            _, _, chosen, weights = called.bind(module, *args, **named).arguments.values()
+            if chosen.shape != weights.shape or chosen.is_floating_point():
+                raise UnsupportedModelError(
+                    f"{self.where}: its experts are called with numbers of experts of shape {list(chosen.shape)} and weights of "
+                    f"{list(weights.shape)}, expected one weight for each chosen expert."
+                )
+            # A last column for tokens that are sent to no expert.
+            routing = weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)
+            receive(routing[:, :-1])
+
+        return experts.register_forward_pre_hook(enter, with_kwargs=True)
 
     @cached_property
     def routing_names(self) -> dict[str, str]:
@@ -410,15 +464,21 @@ class BoundLayer:
         experts = _inner(original.experts)
         if hasattr(experts, "gate_up_proj_bias"):
             routed = _interleaved_experts(experts, dtype)
-        elif hasattr(experts, "gate_up_proj"):
+        elif hasattr(experts, "gate_up_proj") or hasattr(experts, "up_proj"):
             routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
-        if hasattr(original, "shared_expert"):
-            shared = _inner(original.shared_expert)
-            linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
+        shared = self._shared_expert
+        if shared is not None:
+            linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT if hasattr(shared, name)))
             routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
         return routed
+
+    @property
+    def _shared_expert(self) -> Any:
+        """Module of a bridge's expert that gets every token; None if there is none."""
+        original = self.block.mlp.original_component
+        return next((_inner(getattr(original, name)) for name in SHARED_EXPERTS if hasattr(original, name)), None)
 
     @property
     def _router(self) -> Any:
@@ -449,6 +509,8 @@ class BoundLayer:
             UnsupportedModelError: if they are not the router's probabilities, logits or choices.
         """
         self._refuse_other_routing(tensors)
+        if "routing" in tensors:
+            return self._with_shared(tensors["routing"], tensors)
         if "router_logits" in tensors:
             probabilities = tensors["router_logits"].float().softmax(dim=-1)
             chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices
@@ -459,8 +521,14 @@ class BoundLayer:
         weights = probabilities.gather(-1, chosen)
         if self._normalises_routing:
             weights = weights / weights.sum(dim=-1, keepdim=True)
-        routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
-        return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
+        return self._with_shared(torch.zeros_like(probabilities).scatter(-1, chosen, weights), tensors)
+
+    def _with_shared(self, routing: Tensor, tensors: Mapping[str, Tensor]) -> Float[Tensor, "*query expert"]:
+        """Router weights with that of the shared expert last: its gate, or 1 without one."""
+        if "shared" in tensors:
+            return torch.cat([routing, tensors["shared"].sigmoid().reshape(*routing.shape[:-1], 1)], dim=-1)
+        shared = self.api == "TransformerBridge" and self._shared_expert is not None
+        return torch.cat([routing, torch.ones_like(routing[..., :1])], dim=-1) if shared else routing
 
     def _refuse_other_routing(self, tensors: Mapping[str, Tensor]) -> None:
         """Refuse tensors of a router whose HookPoints have another meaning than their names (GraniteMoE)."""
@@ -489,7 +557,7 @@ class BoundLayer:
         if self.api != "TransformerBridge":
             return len(mlp.experts)
         experts = _inner(mlp.original_component.experts)
-        stacked = getattr(experts, "gate_up_proj", None)
+        stacked = getattr(experts, "gate_up_proj", getattr(experts, "up_proj", None))
         return len(experts) if stacked is None else len(stacked)
 
     def score_scale(self) -> float:
@@ -569,17 +637,20 @@ def _read_linears(*modules: Any) -> list[Linear]:
 
 
 def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtype) -> FeedForward:
-    gate, up, down = linears
-    w_gate, w_in, w_out = (_tensor(linear.weight, dtype) for linear in (gate, up, down))
+    *gates, up, down = linears
+    w_in, w_out = (_tensor(linear.weight, dtype) for linear in (up, down))
     d_mlp, d_model = w_out.shape
-    b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
-    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, w_gate, b_gate)
+    b_in, *b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, *gates))
+    gate = (_tensor(gates[0].weight, dtype), *b_gate) if gates else ()
+    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, *gate)
 
 
 def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-    """Experts of Mixtral and Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
-    pairs = zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True)
-    of_experts = ((*gate_up.chunk(2, dim=0), down) for gate_up, down in pairs)
+    """Experts with gate_up_proj [expert 2 d_mlp d_model], the gate first, or up_proj [expert d_mlp d_model]; no biases."""
+    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", False)
+    stacks = (_tensor(experts.gate_up_proj if gated else experts.up_proj, dtype), _tensor(experts.down_proj, dtype))
+    pairs = zip(*(stack.mT if transposed else stack for stack in stacks), strict=True)
+    of_experts = ((*up.chunk(1 + gated, dim=0), down) for up, down in pairs)
     return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
 
 

@@ -397,8 +397,11 @@ class _Linearised:
             if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
                 return
         read: dict[str, Tensor] = {}
-        for site, name in layer.routing_names.items():
-            self.fittings.after(name, partial(read.__setitem__, site))
+        for site, name in layer.router_sites.items():
+            if site == "routing":
+                self.fittings.routing(layer, partial(read.__setitem__, site))
+            else:
+                self.fittings.after(name, partial(read.__setitem__, site))
         mlp = layer.name("mlp")
 
         def form(y: Tensor) -> Tensor:
@@ -406,7 +409,7 @@ class _Linearised:
             with torch.no_grad():
                 routing = layer.routing_weights(read)
             assert routing is not None, "a layer with experts has a router"
-            experts = _ExpertSum(layer, self.cache, routing.reshape(len(x), -1).to(x.dtype))
+            experts = _ExpertSum(layer, self.cache, routing.detach().reshape(len(x), -1).to(x.dtype))
             if self.rules.feed_forward:
                 return self.cache.carry(mlp, y, experts.linearised(x))
             total = experts.themselves(x.detach())

@@ -41,7 +41,9 @@ _BY_HEAD = {
     **dict.fromkeys(("b_Q", "b_K", "b_V"), "(head e) -> head e"),
 }
 SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
-"""Linear modules of a shared expert, which every token passes through."""
+"""Linear modules of a shared expert, which every token passes through; one without a gate has the last two."""
+SHARED_EXPERTS = ("shared_expert", "shared_experts")
+"""Attributes of mixtures with their shared expert."""
 _PLAIN_FORWARDS: frozenset[Callable[..., Tensor]] = frozenset((nn.Linear.forward, Conv1D.forward))
 _INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest accepted relative difference of the responses of a quantised module and of its dequantised weight; `_HALF` for half
@@ -262,10 +264,10 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
     fused = vars(owner).get("fused_attr")
     if fused is not None:
         found[fused] = getattr(original, fused, None)
-    shared = original._modules.get("shared_expert")
-    if shared is not None:
-        expert: Any = unwrapped(shared)
-        found |= {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
+    for shared in SHARED_EXPERTS:
+        if original._modules.get(shared) is not None:
+            expert: Any = unwrapped(getattr(original, shared))
+            found |= {f"{shared}.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
     return found
 
 

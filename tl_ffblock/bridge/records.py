@@ -207,7 +207,9 @@ def collecting(
         fit(model.hooked.embed.register_forward_pre_hook(records.embeds, with_kwargs=True))
         for collector in collectors:
             for site, name in collector.names.items():
-                fit(LastCallback(model.hook_point(name), partial(collector.receive, site)))
+                receive = partial(collector.receive, site)
+                of_router = site == "routing"
+                fit(model.layers[collector.layer].on_routing(receive) if of_router else LastCallback(model.hook_point(name), receive))
         stack.enter_context(shown(model, pattern=True, rows=spec.rows if by_rows else None, by_rows=by_rows))
         yield records
 

@@ -120,7 +120,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
             )
         batched = getattr(cache, "has_batch_dim", True)
         held = {site: t if batched else t[None] for site, t in given.items() if t is not None}
-        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in held.items()}
+        bound = model.layers[layer]
+        with_batch = {site: one_for_all_heads(site, bound.arranged(site, tensor)) for site, tensor in held.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}

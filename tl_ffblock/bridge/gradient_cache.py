@@ -77,12 +77,15 @@ class GradientCache:
             self.gates[place] = new.pop().detach().requires_grad_()
         return self.gates[place]
 
-    def keep(self, name: str, layer: int) -> Change:
-        """A callback that caches a tensor and returns it, so that it is part of autograd's graph."""
+    def keep(self, name: str, layer: int, bound: BoundLayer | None = None) -> Change:
+        """A callback that caches a tensor and returns it, so that it is part of autograd's graph; heads as `bound` arranges them."""
 
         def change(x: Tensor) -> Tensor:
-            self.kept[name, layer] = x
-            return x
+            if bound is None:
+                self.kept[name, layer] = x
+                return x
+            own = self.kept[name, layer] = bound.arranged(name, x)
+            return bound.restored(name, own, x)
 
         return change
 

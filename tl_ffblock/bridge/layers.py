@@ -21,7 +21,7 @@ from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -32,7 +32,7 @@ from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bia
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
-from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Norm
+from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Latent, Norm
 from tl_ffblock.layer.scopes import (
     INPUT,
     PROGRAMS,
@@ -73,6 +73,9 @@ _OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
     "ff_out_norm": "mlp",
     "out_norm": "stream",
 }
+# Sites and kinds of tensors with an axis of heads.
+_Z = ("z", "z_made", "head")
+_OF_HEADS = (*_Z, "value", "query", "key", "q", "k", "v")
 # Attributes of modules with the activation function.
 _ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
 # Attributes of Hugging Face's attention modules with the scale of scores (1) or its inverse (-1).
@@ -142,9 +145,34 @@ class BoundLayer:
         return not dense and hasattr(_inner(self.block.mlp), "experts")
 
     @cached_property
+    def is_latent(self) -> bool:
+        """Whether keys and values are made of a latent vector (multi-head latent attention)."""
+        return "kv_b_proj" in self.block.attn._modules
+
+    @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
+
+    # Layout of heads
+
+    def arranged(self, site: str, tensor: Tensor) -> Tensor:
+        """A tensor of heads as [batch pos head d_head].
+
+        With latent attention, TransformerLens has queries, keys and values as [batch head pos d_head], and cuts z by the width of the
+        rotated part.
+        """
+        if not self.is_latent or site not in _OF_HEADS:
+            return tensor
+        if site in _Z:
+            return tensor.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+        return tensor.transpose(1, 2)
+
+    def restored(self, site: str, tensor: Tensor, like: Tensor) -> Tensor:
+        """Inverse of `arranged`, for a HookPoint's tensor `like`."""
+        if not self.is_latent or site not in _OF_HEADS:
+            return tensor
+        return tensor.reshape(like.shape) if site in _Z else tensor.transpose(1, 2)
 
     # Modules of norms
 
@@ -274,6 +302,8 @@ class BoundLayer:
 
     def _query_or_key(self, site: ExtraSite) -> str:
         rotated = f"attn.hook_rot_{site[0]}"
+        if self.is_latent:  # hook_rot_q has the rotated part alone, hook_q the whole vector after it
+            return self.name(f"attn.hook_{site[0]}")
         if self.name(rotated) in self.hook_points:
             return self.name(rotated)
         if getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary":
@@ -386,9 +416,50 @@ class BoundLayer:
             ) from error
 
     def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+        if self.is_latent:
+            return self._latent_attention(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
         return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
+
+    def _latent_attention(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of multi-head latent attention: values are `norm(x W_down) W_up` (arXiv 2405.04434, eq. 9 to 11)."""
+        attn, sizes = self.block.attn, _inner(self.block.attn)
+        down, up, out = _read_linears(*(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj", "o")))
+        if any(linear.bias is not None and bool(linear.bias.any()) for linear in (down, up)):
+            raise UnsupportedModelError(
+                f"{self.where}: its latent vector or its values have a bias, which is not a known form of latent attention."
+            )
+        w_o = rearrange(_tensor(out.weight, dtype), "(head e) d -> head e d", e=sizes.v_head_dim)
+        # Of every head the key's part without rotation comes first.
+        w_v = rearrange(_tensor(up.weight, dtype), "rank (head e) -> head rank e", head=len(w_o))[..., -sizes.v_head_dim :]
+        latent = Latent(_tensor(down.weight[:, : sizes.kv_lora_rank], dtype), self.norm(self.latent_norm, dtype))
+        b_o = _bias(out.bias, w_o.shape[-1:], w_o)
+        return AttentionWeights(w_o, b_o, w_v, w_o.new_zeros(w_o.shape[:2]), latent)
+
+    def _latent_query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
+        """Queries `x W_DQ gain W_UQ`, keys `x W_DKV gain W_UK` and, shared by all heads, the rotated part `x W_KR`."""
+        attn, sizes, latent = self.block.attn, _inner(self.block.attn), self._latent_attention(dtype).latent
+        assert latent is not None
+        down, up = _read_linears(*(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj")))
+        if sizes.q_lora_rank is None:
+            w_q = _tensor(_read_linears(_inner(attn.q_proj))[0].weight, dtype)
+        else:
+            first, second = _read_linears(_inner(attn.q_a_proj), _inner(attn.q_b_proj))
+            gain = _tensor(_inner(attn.q_a_layernorm).weight, dtype)
+            w_q = (_tensor(first.weight, dtype) * gain) @ _tensor(second.weight, dtype)
+        w_q = rearrange(w_q, "d (head e) -> head d e", e=sizes.qk_head_dim)
+        made = (latent.w_down * latent.norm.gain) @ _tensor(up.weight, dtype)
+        content = rearrange(made, "d (head e) -> head d e", head=len(w_q))[..., : -sizes.v_head_dim]
+        rotated = _tensor(down.weight, dtype)[None, :, sizes.kv_lora_rank :].expand(len(w_q), -1, -1)
+        w_k = torch.cat([content, rotated], dim=-1)
+        zero = w_q.new_zeros(len(w_q), w_q.shape[-1])
+        return QueryKeyWeights(w_q, zero, w_k, zero)
+
+    @property
+    def latent_norm(self) -> str:
+        """Name of the norm of latent attention's latent vector."""
+        return self.name("attn.kv_a_layernorm")
 
     def _feed_forward(self, dtype: torch.dtype) -> FeedForward | tuple[FeedForward, ...]:
         if self.has_experts:
@@ -408,7 +479,7 @@ class BoundLayer:
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
         """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device."""
-        w_o = matrix(self.block.attn, "W_O")
+        w_o = _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
@@ -421,7 +492,7 @@ class BoundLayer:
         shown = {name: getattr(norm, name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
-        return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
+        return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
 
     def activation(self) -> Activation:
         """The activation of a dense feed-forward.
@@ -577,15 +648,22 @@ class BoundLayer:
                     return float(value) ** power
         return float(self.hooked.cfg.d_head) ** -0.5
 
-    def query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
+    def query_keys(self, dtype: torch.dtype, *, of_latent: bool = False) -> QueryKeyWeights:
         """Weights of queries and keys, detached; key heads are repeated for the heads that share them.
+
+        Args:
+            dtype: Dtype of the weights.
+            of_latent: Whether latent attention has weights, too: the products of its matrices, without the scales of the norms in
+                between, by which vectors differ from their product with these weights.
 
         Raises:
             UnsupportedModelError: if attention has no W_Q and W_K by head.
         """
         attn = self.block.attn
+        if of_latent and self.is_latent:
+            return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
-        with suppress(AttributeError):
+        with suppress(AttributeError, NotImplementedError):  # the latter of latent attention
             weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(

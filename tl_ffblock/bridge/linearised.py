@@ -144,6 +144,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
         roles = (step.operation.norm for step in bound.program if isinstance(step.operation, Normalise))
         roles = (role for role in roles if not (stream_alone and role in _READ_BY_BRANCHES))
         names_of_layer = {bound.norm_modules[role] or "" for role in roles}
+        if bound.is_latent and not stream_alone:
+            names_of_layer.add(bound.latent_norm)
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -221,9 +223,9 @@ class _Linearised:
             self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
             if site in cache.keeps:
-                after(name, cache.keep(site, number))
+                after(name, cache.keep(site, number, layer))
         if "z_made" in cache.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
-            self.fittings.before(layer.values_name, cache.keep("z_made", number))
+            self.fittings.before(layer.values_name, cache.keep("z_made", number, layer))
         if layer.has_feed_forward:
             if "ff_in" in cache.keeps:
                 self._ff_input(layer)

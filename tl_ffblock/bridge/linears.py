@@ -32,6 +32,8 @@ KEPT_BYTES = 2**30
 """Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
 
 _LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
+_LATENT = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
+"""Linear modules of multi-head latent attention, beside "o"."""
 _HEAD = ("unembed", "mlm_head")
 # Submodule of attention or feed-forward, by the suffix of its weight and bias (`W_Q`, `b_Q`).
 _ROLES = {"Q": "q", "K": "k", "V": "v", "O": "o", "gate": "gate", "in": "in", "out": "out"}
@@ -215,6 +217,8 @@ def has_matrix(part: Any, name: str) -> bool:
 
 def bias(part: Any, name: str) -> Tensor | None:
     """Effective bias of attention or a feed-forward ("b_Q" ... "b_out"), in TransformerLens's layout; None if there is none."""
+    if "kv_b_proj" in part._modules:  # a bridge of latent attention raises an error for any of these names
+        return getattr(unwrapped(part._modules["o"]), "bias", None) if name == "b_O" else None
     linear = _linear_of_part(part, name)
     if linear is not None:
         return None if linear.bias is None else _by_head(part, name, linear.bias)
@@ -256,8 +260,8 @@ def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
 
 
 def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
-    """Linear modules that are not components: fused projections, of which a bridge runs split copies, and shared experts'."""
-    found: dict[str, nn.Module | None] = {}
+    """Further linear modules: those of latent attention, fused projections, of which a bridge runs split copies, and shared experts'."""
+    found: dict[str, nn.Module | None] = {name: owner._modules[name] for name in _LATENT if name in owner._modules}
     if "split_qkv_matrix" in vars(owner):
         found["qkv"] = owner._modules.get("qkv")
     original: Any = unwrapped(owner)
@@ -283,7 +287,7 @@ def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[T
 
 def _is_copied(name: str) -> bool:
     part, _, role = name.rpartition(".")
-    return part.endswith(tuple(_LINEARS)) and role not in _LINEARS[part.rpartition(".")[2]]
+    return part.endswith(tuple(_LINEARS)) and role not in (*_LINEARS[part.rpartition(".")[2]], *_LATENT)
 
 
 @torch.no_grad()

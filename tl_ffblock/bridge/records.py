@@ -137,7 +137,7 @@ class _Collector:
         after_use = site == "pattern" and self._attended
         if after_use:
             tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
-        given, tensor = tensor, one_for_all_heads(site, tensor)
+        given, tensor = tensor, one_for_all_heads(site, self._model.layers[self.layer].arranged(site, tensor))
         size = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
         in_graph = tensor is given and tensor.requires_grad and self._spec.rows is None and not after_use
         kept = self._tensors[site] = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)

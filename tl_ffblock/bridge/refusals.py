@@ -191,9 +191,6 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
         )
     if "mlp" not in children and not attn_only:
         yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
-    attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in children else set()
-    if any("MLA" in name for name in attention):
-        yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its contributions cannot be certified."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "

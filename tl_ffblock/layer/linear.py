@@ -453,7 +453,12 @@ class LinearLayer:
         w_v = self.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(cotangent), "head query key, query head e -> key head e")
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
-        return einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
+        by_input = einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
+        latent, norm = self.block.attention.latent, self.block.attn_norm
+        if latent is None:
+            return by_input
+        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
+        return LinearNorm.of(latent.norm, x @ latent.w_down, frozen=True).vjp(by_input) @ latent.w_down.T
 
     def vjp_feed_forward(
         self, cotangent: Float[Tensor, "query d"], x: Float[Tensor, "query d"]

@@ -154,16 +154,31 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Latent:
+    """Latent vector from which keys and values are made: `norm(x W_down)` (DeepSeek-AI 2024, arXiv 2405.04434, eq. 9)."""
+
+    w_down: Float[Tensor, "d rank"]
+    norm: Norm
+
+    def __call__(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key rank"]:
+        return self.norm(x @ self.w_down)
+
+
+@dataclass(frozen=True)
 class AttentionWeights:
     """Weights from attention's input to values, and from values to attention's output."""
 
     w_o: Float[Tensor, "head d_head d"]
     b_o: Float[Tensor, " d"]
-    w_v: Float[Tensor, "kv_head d d_head"]
+    w_v: Float[Tensor, "kv_head d_in d_head"]
+    """From attention's input, or from its latent vector."""
     b_v: Float[Tensor, "kv_head d_head"]
+    latent: Latent | None = None
+    """Of multi-head latent attention; the scale of its norm is a constant of the linearised layer, at each source token."""
 
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
-        """Values `x W_V + b_V` of attention's input x."""
+        """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
+        x = x if self.latent is None else self.latent(x)
         return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
 
 
@@ -232,7 +247,7 @@ class Block:
         """Constant part of every value vector, which no token contributes: b_V, and the shift of the norm before attention times W_V."""
         attention, norm = self.attention, self.attn_norm
         constant = attention.b_v
-        if norm is not None:
+        if norm is not None and attention.latent is None:  # RMSNorm before a latent vector has no shift
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 

@@ -154,6 +154,24 @@ class BoundLayer:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
 
+    # Gate of attention
+
+    @cached_property
+    def gate_name(self) -> str | None:
+        """HookPoint of the gate of a bridge's attention, before its function; None without a gate."""
+        if self.api != "TransformerBridge":
+            return None
+        if "gate" in self.block.attn._modules:
+            return self.name("attn.gate.hook_out")
+        return self.name("attn.hook_q_gate") if getattr(self.hooked.cfg, "gated_q_proj", False) else None
+
+    def gate(self, tensor: Float[Tensor, "batch pos _"]) -> Float[Tensor, "batch pos head gated"]:
+        """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides."""
+        wide = torch.promote_types(tensor.dtype, torch.float32)
+        soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")
+        made = nn.functional.softplus(tensor.to(wide)) if soft else tensor.to(wide).sigmoid()
+        return made.to(tensor.dtype).reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+
     # Layout of heads
 
     def arranged(self, site: str, tensor: Tensor) -> Tensor:
@@ -259,6 +277,8 @@ class BoundLayer:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
             sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
         found = {site: self.name(short) for site, short in sites.items()}
+        if self.gate_name is not None:
+            found["gate"] = self.gate_name
         for step in self.program:
             found |= self._of_step(step)
         return found

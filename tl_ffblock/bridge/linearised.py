@@ -217,12 +217,14 @@ class _Linearised:
         if self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
             after(layer.name("attn.hook_k"), Tensor.detach)
+            if layer.gate_name is not None:
+                after(layer.gate_name, Tensor.detach)
         # HookedTransformer's HookPoint of the feed-forward's output is after the norm of its branch, if there is one.
         hidden = not self.on_bridge and layer.order in ("sandwich", "norm_after")
         if self.rules.direct:
             self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
-            if site in cache.keeps:
+            if site in cache.keeps or (site == "gate" and "value" in cache.keeps):
                 after(name, cache.keep(site, number, layer))
         if "z_made" in cache.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
             self.fittings.before(layer.values_name, cache.keep("z_made", number, layer))
@@ -254,6 +256,8 @@ class _Linearised:
         """HookPoints of layer tensors to cache; detached queries and keys have no gradients."""
         sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
         sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+        if layer.gate_name is not None:
+            sites["gate"] = layer.gate_name
         if not self.rules.attention:
             sites |= {site: layer.name(f"attn.hook_{site}") for site in ("q", "k")}
         if layer.adds_attention is not None:

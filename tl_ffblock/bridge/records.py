@@ -247,6 +247,7 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(layer, block, tensors, spec.rows),
+        gate=layer.gate(tensors["gate"]) if "gate" in tensors else None,
         routing=layer.routing_weights(tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},

@@ -138,8 +138,11 @@ def attend(record: LayerRecord, *, value_bias: str) -> Parts:
     `F_i(x_j) = sum_h alpha[h,i,j] v[h,j] W_O[h]` with v without its constant, see `token_values`. The constant goes to the bias
     part, times the row sum of the pattern, which is 1 unless there are attention sinks.
     """
-    value, constant = token_values(record, value_bias)
-    written = einsum(value, record.block.attention.w_o, "key head d_head, head d_head d -> head key d")
+    (value, constant), w_o = token_values(record, value_bias), record.block.attention.w_o
+    if w_o.shape[1] == 1:  # many heads of width 1: their vectors at every source token would be larger than the result
+        z = einsum(record.pattern, value[..., 0], "head query key, key head -> query key head")
+        return Parts(z @ w_o[:, 0], attention_bias(record, constant))
+    written = einsum(value, w_o, "key head d_head, head d_head d -> head key d")
     tokens = einsum(record.pattern, written, "head query key, head key d -> query key d")
     return Parts(tokens, attention_bias(record, constant))
 
@@ -285,8 +288,8 @@ class LinearLayer:
         attention: Parts | None = None,
         entering: Parts | None = None,
     ) -> None:
-        self.record = record
-        self.block = record.block
+        self.record = record.by_channel
+        self.block = self.record.block
         self.settings = settings
         # Steps up to the layer's output, which the vjp propagates through.
         self.steps = steps_to_output(record.block.order)

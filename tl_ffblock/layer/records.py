@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -302,6 +302,9 @@ class LayerRecord:
     pre_linear: Float[Tensor, "*batch query d_mlp"] | None
     post: Float[Tensor, "*batch query d_mlp"] | None
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    gate: Float[Tensor, "*batch query head gated"] | None = None
+    """Gate of attention, by which every query multiplies its weighted values before W_O, one number for each channel of a head or one
+    for all (gated attention, arXiv 2505.06708); a constant of the linearised layer, like the pattern."""
     routing: Float[Tensor, "*batch query expert"] | None = None
     """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
@@ -344,6 +347,34 @@ class LayerRecord:
         """Value vectors of all heads; those of a key-value head are repeated for each head that shares it."""
         shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
         return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
+
+    def gated(self, z: Float[Tensor, "query head d_head"]) -> Float[Tensor, "query head d_head"]:
+        """Weighted values of every query times its gate; unchanged without one."""
+        return z if self.gate is None else z * self.gate
+
+    @cached_property
+    def by_channel(self) -> "LayerRecord":
+        """The same layer without a gate, which becomes part of the pattern; itself without one.
+
+        A channel e of a head is then a head of its own, of width 1, whose weights have any sign:
+
+            sum_j P_ij (g_i * v_j) W_O = sum_e sum_j (P_ij g_ie) v_je W_O[e]
+
+        A gate of one number per head leaves heads as they are. Queries and keys are omitted.
+        """
+        if self.gate is None:
+            return self
+        attention, width = self.block.attention, self.gate.shape[-1]
+        shared = len(attention.w_o) // len(attention.w_v)
+        channels = rearrange(self.gate, "query head e -> head e query 1") * self.pattern[:, None]
+        value, w_o = self.head_values, attention.w_o
+        w_v, b_v = (tensor.repeat_interleave(shared, dim=0) for tensor in (attention.w_v, attention.b_v))
+        if width > 1:
+            value, w_o = rearrange(value, "key head e -> key (head e) 1"), rearrange(w_o, "head e d -> (head e) 1 d")
+            w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
+        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v))
+        pattern = channels.flatten(0, 1)
+        return replace(self, block=block, pattern=pattern, value=value, gate=None, query=None, key=None)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]

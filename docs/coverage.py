@@ -13,11 +13,13 @@ import multiprocessing
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from docs.markdown import table
 from tl_ffblock.numerals import scientific
 
 Row: TypeAlias = dict[str, Any]
@@ -254,6 +256,73 @@ def _send(sender: Any, name: str, changes: Mapping[str, Any]) -> None:
     except Exception as error:  # a fault of this package: a test finds it in the stored file
         row = {"status": "fault", "reason": f"{type(error).__name__}: {error}"}
     sender.send(row)
+
+
+def stored() -> list[Any]:
+    """Stored files, the newest versions first."""
+    files = [json.loads(file.read_text()) for file in RESULTS.glob("*.json")]
+    return sorted(files, key=lambda file: [[int(n) for n in number.split(".")] for number in _pair(file)], reverse=True)
+
+
+def _pair(file: Any) -> tuple[str, str]:
+    return file["packages"]["transformer-lens"], file["packages"]["transformers"].split("+")[0]
+
+
+def summary() -> str:
+    """How many architectures have which status, by versions."""
+    files = stored()
+    heads = [f"TransformerLens {lens}, transformers {transformers}" for lens, transformers in map(_pair, files)]
+    counts = [Counter(options[""]["status"] for options in file["architectures"].values()) for file in files]
+    cells = [[f"**{status}**: {said}", *(str(count[status]) for count in counts)] for status, said in STATUSES.items()]
+    total = ["architectures", *(str(len(file["architectures"])) for file in files)]
+    return table(["status", *heads], [*cells, total])
+
+
+def rows_by_status() -> str:
+    """A table for each status of the newest versions."""
+    files = stored()
+    found: dict[str, list[tuple[str, str, Row]]] = {}
+    for name, options in sorted(files[0]["architectures"].items(), key=lambda item: item[0].lower()):
+        for option, row in options.items():
+            found.setdefault(row["status"], []).append((name, option, row))
+    others = [f"{lens}, {transformers}" for lens, transformers in map(_pair, files[1:])]
+    parts = [f"The newest versions are TransformerLens {_pair(files[0])[0]} with transformers {_pair(files[0])[1]}. Further columns say "
+             "what differs with other versions."]  # fmt: skip
+    for status in STATUSES:
+        exact = status == "exact"
+        head = ["architecture", *(["order", *_ERRORS] if exact else ["reason"]), *others]
+        cells = [
+            [f"`{name}`{option and f' with `{option}`'}", *(_errors(row) if exact else [_code(row["reason"])]),
+             *(_elsewhere(row, file, name, option) for file in files[1:])]
+            for name, option, row in found.get(status, [])
+        ]  # fmt: skip
+        parts.append(f"### {status[0].upper()}{status[1:]}\n\n{table(head, cells)}")
+    return "\n\n".join(parts)
+
+
+_ERRORS = ("maps, float32", "maps, float64", "logit, float32", "logit, float64")
+
+
+def _errors(row: Row) -> list[str]:
+    found = [row[dtype] for dtype in TOLERANCE]
+    held = [[scientific(each[what], 1) if isinstance(each, dict) else "–" for each in found] for what in ("maps", "logit")]
+    return [f"`{row['order']}`", *held[0], *held[1]]
+
+
+def _code(reason: str) -> str:
+    return reason.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _elsewhere(row: Row, file: Any, name: str, option: str) -> str:
+    other = file["architectures"].get(name, {}).get(option)
+    if other is None:
+        return "no bridge"
+    if other["status"] == row["status"]:
+        return ""
+    return other["status"] + (f": {_code(other['reason'])}" if "reason" in other else "")
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {"statuses": summary, "architectures": rows_by_status}
 
 
 def main(*names: str) -> None:

@@ -72,6 +72,12 @@ _GPT_OSS = dict(
     **_MIXTRAL,
 )
 
+_GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "logits_scaling": 2.0,
+}  # 12, 1/64 and 8 at Granite 3
+
 _LIST = (
     Family("gpt2", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "gelu_new"}),
     Family("gpt2_relu", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "relu"}),
@@ -100,6 +106,21 @@ _LIST = (
     Family("qwen2_moe", "Qwen2MoeForCausalLM", "Qwen2MoeConfig", dict(shared_expert_intermediate_size=40, **_QWEN_MOE)),
     Family("qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**_QWEN_MOE, **_WIDE_HEAD}),
     Family("gpt_oss", "GptOssForCausalLM", "GptOssConfig", _GPT_OSS),
+    Family(
+        "ernie4_5_moe",
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        dict(moe_num_experts=4, moe_k=2, moe_intermediate_size=24, moe_num_shared_experts=1, **_GQA),
+    ),
+    Family(
+        "glm4_moe",
+        "Glm4MoeForCausalLM",
+        "Glm4MoeConfig",
+        dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, **_GQA, **_WIDE_HEAD),
+    ),
+    Family("minimax_m2", "MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_MIXTRAL, **_WIDE_HEAD}),
+    Family("phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"),
+    Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
 )
@@ -108,11 +129,6 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
 
 _NEO = {"num_heads": N_HEADS, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
 _D_MODEL = dict(d_model=D_MODEL, **_IDS)
-_GRANITE = {
-    "embedding_multiplier": 3.0,
-    "attention_multiplier": 0.2,
-    "logits_scaling": 2.0,
-}  # 12, 1/64 and 8 at Granite 3
 _SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 _MORE = (
     Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import version
+from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from tl_ffblock.bridge.callbacks import HookedModel, HookPoint
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, has_matrix, linear_of, loaded, matrix, shared_expert
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
@@ -278,21 +278,18 @@ class BoundLayer:
         """HookPoint of every tensor from which router weights are computed.
 
         Raises:
-            UnsupportedModelError: if one of them has no HookPoint.
+            UnsupportedModelError: if the router is of no known form.
         """
         mlp, prefix = self.block.mlp, self.name("mlp")
-        routing = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
-        if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 only has the router's logits
-            routing = {"router_logits": f"{prefix}.gate.hook_out"}
-        missing = [name.removeprefix(self.name("")) for name in routing.values() if name not in self.hook_points]
-        if missing:
+        if self.api != "TransformerBridge":
+            return {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
+        if not isinstance(self._router, nn.Module):
             raise UnsupportedModelError(
-                f"{self.where}: the router of its experts has no HookPoint {', '.join(missing)} in TransformerLens "
-                f"{version('transformer-lens')}, so router weights are not known."
-                f"{' Use TransformerLens 4.' if self.family.name == 'gpt_oss' else ''}"
+                f"{self.where}: {type(mlp.original_component).__name__} has no router at `gate` or `router`, so router weights are not "
+                "known."
             )
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
-        return routing | shared
+        return {"routed": f"{prefix}.hook_in", **shared}
 
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
@@ -414,8 +411,7 @@ class BoundLayer:
             routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
-        if hasattr(original, "shared_expert"):
-            shared = _inner(original.shared_expert)
+        if shared := shared_expert(original):
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
             routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
         return routed
@@ -424,6 +420,22 @@ class BoundLayer:
     def _router(self) -> Any:
         original = self.block.mlp.original_component
         return _inner(getattr(original, "gate", getattr(original, "router", None)))
+
+    def _routed(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row expert"]:
+        """Weights of the experts by Hugging Face's own router, zero for those that it does not choose."""
+        original, router = self.block.mlp.original_component, self._router
+        # Some routers are called with a bias of their block (MiniMax-M2, LFM2-MoE, AFMoE), AFMoE's with all axes.
+        of_block = [getattr(original, name) for name in [*signature(router.forward).parameters][1:]]
+        with weights_on_device(router), torch.no_grad():
+            found = router(x[None] if type(router).__name__.startswith("Afmoe") else x, *of_block)
+        if not isinstance(found, tuple) or len(found) != 3 or found[1].shape != found[2].shape:
+            raise UnsupportedModelError(
+                f"{self.where}: the router {type(router).__name__} is not of a known form, so router weights are not known. Expected "
+                "one that returns logits, weights and numbers of the chosen experts."
+            )
+        logits, weights, chosen = found
+        weights = weights * float(getattr(original, "routed_scaling_factor", 1.0))  # Laguna's, of the sum over experts
+        return weights.new_zeros(logits.shape).scatter(-1, chosen.long(), weights)
 
     @property
     def _normalises_routing(self) -> bool:
@@ -445,18 +457,21 @@ class BoundLayer:
         Args:
             tensors: Tensors of the sites in `routing_names`.
         """
-        if "router_logits" in tensors:
-            probabilities = tensors["router_logits"].float().softmax(dim=-1)
-            chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices
+        if "routed" in tensors:
+            x = tensors["routed"]
+            routing = self._routed(x.detach().reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
         elif "probabilities" in tensors:
             probabilities, chosen = tensors["probabilities"], tensors["chosen"].long()
+            weights = probabilities.gather(-1, chosen)
+            if self._normalises_routing:
+                weights = weights / weights.sum(dim=-1, keepdim=True)
+            routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
         else:
             return None
-        weights = probabilities.gather(-1, chosen)
-        if self._normalises_routing:
-            weights = weights / weights.sum(dim=-1, keepdim=True)
-        routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
-        return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
+        if "shared" in tensors:
+            return torch.cat([routing, tensors["shared"].sigmoid().reshape(*routing.shape[:-1], 1)], dim=-1)
+        always = self.api == "TransformerBridge" and shared_expert(self.block.mlp.original_component) is not None
+        return torch.cat([routing, torch.ones_like(routing[..., :1])], dim=-1) if always else routing
 
     def score_scale(self) -> float:
         """Scale of attention scores, read from the attention module.

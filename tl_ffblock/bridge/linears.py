@@ -238,6 +238,12 @@ def head_linear(hooked: Any, name: str) -> Linear | None:
     return None if wrapped is component else linear_of(wrapped, name)
 
 
+def shared_expert(experts: nn.Module) -> Any:
+    """The expert of a mixture (Hugging Face's module) that every token passes through; None if there is none."""
+    held = (experts._modules.get(name) for name in ("shared_expert", "shared_experts"))
+    return next((unwrapped(expert) for expert in held if expert is not None), None)
+
+
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module that a bridge's component wraps; any other module unchanged."""
     wrapped = module._modules.get("_original_component")
@@ -262,11 +268,8 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
     fused = vars(owner).get("fused_attr")
     if fused is not None:
         found[fused] = getattr(original, fused, None)
-    shared = original._modules.get("shared_expert")
-    if shared is not None:
-        expert: Any = unwrapped(shared)
-        found |= {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
-    return found
+    expert = shared_expert(original)
+    return found | {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT if expert is not None}
 
 
 @cache

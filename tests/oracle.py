@@ -18,7 +18,7 @@ second one to every column; router weights, and the sigmoid that weighs the shar
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal
@@ -405,6 +405,8 @@ _PATHS: dict[str, Paths] = {
     ),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma"), _LLAMA),
     **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"), _LLAMA),
+    **dict.fromkeys(("ernie4_5_moe", "glm4_moe", "minimax_m2", "phimoe"), _LLAMA),
+    "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -540,11 +542,12 @@ class _Run:
         logits = self.answer(router, 0)
         weights = torch.zeros_like(logits).scatter_add_(1, chosen, scores.to(logits.dtype))
         experts = tuple(_expert(moe.experts, index, weight) for index, weight in enumerate(weights.T))
-        if not hasattr(moe, "shared_expert"):
+        shared = getattr(moe, "shared_expert", getattr(moe, "shared_experts", None))
+        if shared is None:
             return experts
-        shared = moe.shared_expert
         branches = (_affine(shared.gate_proj), _affine(shared.up_proj))
-        weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid()
+        gated = hasattr(moe, "shared_expert_gate")
+        weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid() if gated else 1.0
         return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
 
 

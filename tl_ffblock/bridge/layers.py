@@ -371,7 +371,8 @@ class BoundLayer:
                     f"{self.where}: its experts are called with numbers of experts of shape {list(chosen.shape)} and weights of "
                     f"{list(weights.shape)}, expected one weight for each chosen expert."
                 )
-            # A last column for tokens that are sent to no expert.
+            # A last column for tokens that are sent to no expert. Laguna multiplies the sum over experts by a factor.
+            weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
             routing = weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)
             receive(routing[:, :-1])
 

@@ -78,6 +78,13 @@ _GRANITE = {
     "logits_scaling": 2.0,
 }  # 12, 1/64 and 8 at Granite 3
 
+_LATENT = {  # values narrower than queries, and another rank
+    **_BASE,
+    **dict(num_key_value_heads=N_HEADS, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6),
+    **dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1),
+    **dict(n_group=2, topk_group=1, routed_scaling_factor=1.7),
+}
+
 _LIST = (
     Family("gpt2", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "gelu_new"}),
     Family("gpt2_relu", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "relu"}),
@@ -120,6 +127,28 @@ _LIST = (
     ),
     Family("minimax_m2", "MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_MIXTRAL, **_WIDE_HEAD}),
     Family("phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"),
+    Family("deepseek_v2", "DeepseekV2ForCausalLM", "DeepseekV2Config", {**_LATENT, "q_lora_rank": None}),
+    Family("deepseek_v3", "DeepseekV3ForCausalLM", "DeepseekV3Config", _LATENT),
+    Family("glm4_moe_lite", "Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", _LATENT),
+    Family("youtu", "YoutuForCausalLM", "YoutuConfig", _LATENT),
+    Family(
+        "afmoe",
+        "AfmoeForCausalLM",
+        "AfmoeConfig",
+        dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1, sliding_window=4, **_GQA, **_WIDE_HEAD),
+    ),
+    Family(
+        "laguna",
+        "LagunaForCausalLM",
+        "LagunaConfig",
+        dict(head_dim=D_HEAD, moe_routed_scaling_factor=1.6, mlp_layer_types=["dense", "sparse"], **_QWEN_MOE),
+    ),
+    Family(
+        "qwen3_next",
+        "Qwen3NextForCausalLM",
+        "Qwen3NextConfig",
+        dict(layer_types=["full_attention"] * 2, shared_expert_intermediate_size=40, **_QWEN_MOE, **_WIDE_HEAD),
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),

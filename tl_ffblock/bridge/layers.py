@@ -669,19 +669,25 @@ class BoundLayer:
                     return float(value) ** power
         return float(self.hooked.cfg.d_head) ** -0.5
 
-    def query_keys(self, dtype: torch.dtype, *, of_latent: bool = False) -> QueryKeyWeights:
+    def query_keys(self, dtype: torch.dtype, *, exact: bool = True) -> QueryKeyWeights:
         """Weights of queries and keys, detached; key heads are repeated for the heads that share them.
 
         Args:
             dtype: Dtype of the weights.
-            of_latent: Whether latent attention has weights, too: the products of its matrices, without the scales of the norms in
-                between, by which vectors differ from their product with these weights.
+            exact: Whether attention reads its input through queries, keys and values alone, of which these are the weights. Else a
+                gate may read it too, and weights of latent attention are products of its matrices, without the scales of the norms
+                in between.
 
         Raises:
-            UnsupportedModelError: if attention has no W_Q and W_K by head.
+            UnsupportedModelError: if attention has no W_Q and W_K by head, or for a gate.
         """
         attn = self.block.attn
-        if of_latent and self.is_latent:
+        if exact and self.gate_name is not None:
+            raise UnsupportedModelError(
+                f"{self.where}: the gate of its attention reads the residual stream, too, and has no edges of its own. Use "
+                "estimates or patches of heads, without edges."
+            )
+        if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
         with suppress(AttributeError, NotImplementedError):  # the latter of latent attention
@@ -695,6 +701,9 @@ class BoundLayer:
             return tensor.detach().to(dtype).repeat_interleave(len(weights[0]) // len(tensor), dim=0)
 
         (w_q, w_k), held = weights, (bias(attn, "b_Q"), bias(attn, "b_K"))
+        if len(w_q) == 2 * int(self.hooked.cfg.n_heads):  # each head's gate comes after its query
+            w_q, held = w_q[::2], (None if held[0] is None else held[0][::2], held[1])
+            weights = [w_q, w_k]
         b_q, b_k = (
             by_head(weight.new_zeros(len(weight), weight.shape[-1]) if shown is None else shown)
             for weight, shown in zip(weights, held, strict=True)

@@ -690,7 +690,7 @@ class BoundLayer:
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
-        with suppress(AttributeError, NotImplementedError):  # the latter of latent attention
+        with suppress(AttributeError):
             weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(

@@ -199,7 +199,15 @@ def matrix(part: Any, name: str) -> Tensor:
     Args:
         part: Attention or feed-forward of a layer, of any API.
         name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
+
+    Raises:
+        UnsupportedModelError: for latent attention, whose queries, keys and values are products of several matrices.
     """
+    if "kv_b_proj" in part._modules:
+        raise UnsupportedModelError(
+            f"{part.name}: latent attention has no {name}; its queries, keys and values are made of latent vectors. Use estimates or "
+            "patches of heads, without edges."
+        )
     linear = _linear_of_part(part, name)
     if linear is not None:
         return _by_head(part, name, linear.weight)

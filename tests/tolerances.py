@@ -2,6 +2,7 @@
 
 import torch
 
+FLOAT32_ROUTER = dict(rtol=1e-6, atol=1e-6)  # runs of a float64 model whose router is of float32, in batches of other sizes
 ALGEBRA = dict(rtol=1e-10, atol=1e-12)
 """float64, sums and products only: rounding."""
 

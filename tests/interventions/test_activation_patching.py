@@ -12,7 +12,7 @@ from torch import Tensor
 import tl_ffblock as ffb
 from tests import cases, tiny
 from tests.cases import Case, model_of
-from tests.tolerances import ALGEBRA
+from tests.tolerances import ALGEBRA, FLOAT32_ROUTER
 from tl_ffblock import progress
 from tl_ffblock.bridge import edited
 from tl_ffblock.errors import CallError, IdentityError, InputError, ScopeKeyError, UnsupportedModelError
@@ -125,9 +125,10 @@ def test_laws_hold_for_every_family(case: Case) -> None:
     ]
     there = swept(model, first, second, of=of)
     back = swept(model, second, first, of=of, direction="noising")
-    assert there.error < 1e-10 and there.complete
+    rounded = case.name in cases.FLOAT32_ROUTERS
+    assert there.error < (FLOAT32_ROUTER["rtol"] if rounded else 1e-10) and there.complete
     for kind in of:
-        torch.testing.assert_close(there.patched[kind], back.patched[kind], **ALGEBRA)
+        torch.testing.assert_close(there.patched[kind], back.patched[kind], **(FLOAT32_ROUTER if rounded else ALGEBRA))
     if with_mid:  # the feed-forward reads its own position alone
         torch.testing.assert_close(there.patched["residual_mid"], there.patched["residual"][1:], **CLOSE)
     whole = swept(model, first, second, of=("residual", "mlps") if "mlps" in of else "residual", by_position=False)

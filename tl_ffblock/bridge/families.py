@@ -76,6 +76,7 @@ FAMILIES: list[Family] = [
     Family("GLM-MoE-DSA", "pre_ln", ("GlmMoeDsaForCausalLM",)),
     Family("Youtu", "pre_ln", ("YoutuForCausalLM",)),
     Family("Laguna", "pre_ln", ("LagunaForCausalLM",)),
+    Family("Qwen3-Next", "pre_ln", ("Qwen3NextForCausalLM",)),
     Family("AFMoE", "sandwich", ("AfmoeForCausalLM",)),
     Family("GPT-NeoX", "parallel", ("GPTNeoXForCausalLM",)),
     Family("GPT-J", "parallel", ("GPTJForCausalLM",)),

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from einops import einsum, rearrange
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
@@ -167,10 +167,9 @@ class BoundLayer:
 
     def gate(self, tensor: Float[Tensor, "batch pos _"]) -> Float[Tensor, "batch pos head gated"]:
         """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides."""
-        wide = torch.promote_types(tensor.dtype, torch.float32)
-        soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")
-        made = nn.functional.softplus(tensor.to(wide)) if soft else tensor.to(wide).sigmoid()
-        return made.to(tensor.dtype).reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+        soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")  # which computes it in float32
+        made = nn.functional.softplus(tensor.float()).to(tensor) if soft else tensor.sigmoid()
+        return made.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
 
     # Layout of heads
 
@@ -266,7 +265,8 @@ class BoundLayer:
         """
         routing = {}
         if self.has_experts:
-            routing = self.routing_names if of_cache else self.router_sites
+            again = {site: name for site, name in self.router_sites.items() if site != "routing"}
+            routing = again | {"routed": self.name("mlp.hook_in")} if of_cache and self._called_experts is not None else self.router_sites
         return self.sites | routing | {site: self._query_or_key(site) for site in extra}
 
     @cached_property
@@ -354,6 +354,33 @@ class BoundLayer:
         stacked = any(hasattr(experts, name) for name in ("gate_up_proj", "up_proj"))
         return experts if stacked and len(signature(type(experts).forward).parameters) == _EXPERTS_ARGUMENTS else None
 
+    @torch.no_grad()
+    def _routed_again(self, x: Float[Tensor, "*query d"]) -> Float[Tensor, "*query expert"]:
+        """Router weights for the cached input of a bridge's experts, by the router of the model itself.
+
+        Raises:
+            UnsupportedModelError: if the router is called otherwise than with this input.
+        """
+        original, router = self.block.mlp.original_component, self._router
+        # Routers of MiniMax-M2, LFM2-MoE and AFMoE are called with a bias of their block, AFMoE's with all axes.
+        of_block = [getattr(original, name, None) for name in list(signature(router.forward).parameters)[1:]]
+        rows = x.detach().reshape(-1, x.shape[-1]).to(next(router.parameters()).dtype)
+        with weights_on_device(router):
+            found = router(rows[None] if type(router).__name__.startswith("Afmoe") else rows, *of_block)
+        if not isinstance(found, tuple) or len(found) != 3 or found[1].shape != found[2].shape:
+            raise UnsupportedModelError(
+                f"{self.where}: router weights do not follow from a cache, since its router {type(router).__name__} is not of a known "
+                "form. Omit cache."
+            )
+        _, weights, chosen = found
+        return self._scattered(chosen, weights).reshape(*x.shape[:-1], -1)
+
+    def _scattered(self, chosen: Int[Tensor, "row k"], weights: Float[Tensor, "row k"]) -> Float[Tensor, "row expert"]:
+        """Router weights of all experts, from those of the chosen ones."""
+        # Laguna multiplies the sum over experts by a factor. A last column is for tokens that are sent to no expert.
+        weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
+        return weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)[:, :-1]
+
     def on_routing(self, receive: Change) -> RemovableHandle:
         """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
 
@@ -371,10 +398,7 @@ class BoundLayer:
                     f"{self.where}: its experts are called with numbers of experts of shape {list(chosen.shape)} and weights of "
                     f"{list(weights.shape)}, expected one weight for each chosen expert."
                 )
-            # A last column for tokens that are sent to no expert. Laguna multiplies the sum over experts by a factor.
-            weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
-            routing = weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)
-            receive(routing[:, :-1])
+            receive(self._scattered(chosen, weights))
 
         return experts.register_forward_pre_hook(enter, with_kwargs=True)
 
@@ -603,6 +627,8 @@ class BoundLayer:
         self._refuse_other_routing(tensors)
         if "routing" in tensors:
             return self._with_shared(tensors["routing"], tensors)
+        if "routed" in tensors:
+            return self._with_shared(self._routed_again(tensors["routed"]), tensors)
         if "router_logits" in tensors:
             probabilities = tensors["router_logits"].float().softmax(dim=-1)
             chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices

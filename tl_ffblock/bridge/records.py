@@ -137,11 +137,13 @@ class _Collector:
         after_use = site == "pattern" and self._attended
         if after_use:
             tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
-        given, tensor = tensor, one_for_all_heads(site, self._model.layers[self.layer].arranged(site, tensor))
+        layer, given = self._model.layers[self.layer], tensor
+        arranged = layer.arranged(site, given)
+        tensor = one_for_all_heads(site, arranged)
         size = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
-        in_graph = tensor is given and tensor.requires_grad and self._spec.rows is None and not after_use
+        in_graph = tensor is arranged and tensor.requires_grad and self._spec.rows is None and not after_use
         kept = self._tensors[site] = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
-        onward = kept.reshape(tensor.shape).clone() if in_graph else None
+        onward = layer.restored(site, kept.reshape(tensor.shape).clone(), given) if in_graph else None
         self._pending[self.layer] = set(self.names) - set(self._tensors)
         if not self._pending[self.layer]:
             tensors, self._tensors = self._tensors, {}

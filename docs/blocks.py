@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import architecture, cost, hook_names, result_classes, sizes, trust
+from docs import architecture, cost, coverage, hook_names, result_classes, sizes, trust
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -33,6 +33,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/how_to/attribution_patching.md": cost.ESTIMATE_BLOCKS,
     "tl_ffblock/README.md": architecture.BLOCKS,
     "docs/transformer_lens.md": hook_names.BLOCKS,
+    "docs/architectures.md": coverage.BLOCKS,
     "docs/trust.md": trust.BLOCKS,
     "docs/how_to/activation_patching.md": cost.PATCHING_BLOCKS,
     "docs/how_to/ioi.md": cost.IOI_BLOCKS,

@@ -44,6 +44,13 @@ SINCE_4 = {
 """Families that TransformerLens 3.9 cannot run, or not as Hugging Face does: refused there (test_refusals)."""
 
 
+FLOAT32_ROUTERS = (
+    *("mixtral", "glm4_moe", "phimoe", "minimax_m2", "ernie4_5_moe", "granite_moe"),
+    *("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "afmoe", "laguna"),
+)
+"""Families whose routers, and in Laguna gates, are of float32 in float64 models, too: batches of other sizes round otherwise."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A model to test on."""

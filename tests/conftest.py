@@ -124,7 +124,7 @@ def float64_throughout(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rms_norm(self: nn.Module, x: Tensor) -> Tensor:
         eps = self.eps if hasattr(self, "eps") else self.variance_epsilon
-        gain = 1 + self.weight if type(self).__name__.startswith("Gemma") else self.weight
+        gain = 1 + self.weight if type(self).__name__.startswith(("Gemma", "Qwen3NextRMSNorm")) else self.weight
         return gain * x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
 
     shipped = nn.functional.softmax

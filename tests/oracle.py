@@ -18,7 +18,7 @@ second one to every column; router weights, and the sigmoid that weighs the shar
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, Literal
@@ -128,19 +128,26 @@ class Attention:
     value_bias: Tensor  # [head, d_head]
     out_weight: Tensor  # [head, d_head, d_model]
     out_bias: Tensor  # [d_model]
+    latent: tuple[Tensor, Norm] | None = None  # to the latent vector [d_model, rank], and its norm
+    gate: Tensor | None = None  # [query, head, d_head or 1]
 
     def split(self, x: Tensor, norm: Norm | None, value_bias: ValueBias) -> Tensor:
         """Parts by source token of the attention output, for block input x [pos, d_model]."""
         source = x if norm is None else norm.linear(x, x)
+        if self.latent is not None:
+            down, latent_norm = self.latent
+            source = latent_norm.linear(source @ down, source @ down)
         value = torch.einsum("jd,hde->hje", source, self.value_weight)
         constant = self.value_bias
-        if norm is not None:
+        if norm is not None and self.latent is None:
             constant = constant + torch.einsum("d,hde->he", norm.bias, self.value_weight)
         if value_bias == "token":
             value = value + constant[:, None]
             constant = torch.zeros_like(constant)
-        by_token = torch.einsum("hij,hje,hed->ijd", self.pattern, value, self.out_weight)
-        by_bias = torch.einsum("hi,he,hed->id", self.pattern.sum(-1), constant, self.out_weight) + self.out_bias
+        gate = torch.ones(1) if self.gate is None else self.gate
+        gate = gate.expand(*self.pattern.shape[1::-1], value.shape[-1]).to(value)
+        by_token = torch.einsum("hij,ihe,hje,hed->ijd", self.pattern, gate, value, self.out_weight)
+        by_bias = torch.einsum("hi,ihe,he,hed->id", self.pattern.sum(-1), gate, constant, self.out_weight) + self.out_bias
         return torch.cat([by_token, by_bias[:, None]], dim=1)
 
 
@@ -343,6 +350,7 @@ _BOTH_SIDES = {
     "ff": "pre_feedforward_layernorm",
     "ff_post": "post_feedforward_layernorm",
 }
+_AFMOE_NORMS = {**_BOTH_SIDES, "ff": "pre_mlp_layernorm", "ff_post": "post_mlp_layernorm"}
 _GEMMA2 = Paths("sandwich", norms=_BOTH_SIDES, **_LLAMA_LIKE)
 _OLMO2 = Paths(
     "norm_after",
@@ -405,6 +413,10 @@ _PATHS: dict[str, Paths] = {
     ),
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "gemma"), _LLAMA),
     **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"), _LLAMA),
+    **dict.fromkeys(("ernie4_5_moe", "glm4_moe", "minimax_m2", "phimoe"), _LLAMA),
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "laguna", "qwen3_next"), _LLAMA),
+    "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
+    "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -516,13 +528,35 @@ class _Run:
 
     def _attention(self, block: nn.Module, pattern: Tensor) -> Attention:
         heads = pattern.shape[0]
+        if hasattr(block.self_attn, "kv_b_proj"):
+            return self._latent_attention(block.self_attn, pattern)
         value, out = _value(_at(block, self.paths.value), self.config), _affine(_at(block, self.paths.out))
         width = out.weight.shape[0] // heads
         groups = value.weight.shape[1] // width  # heads that have values of their own
         share = heads // groups
         weight = value.weight.unflatten(1, (groups, width)).transpose(0, 1).repeat_interleave(share, dim=0)
         bias = value.bias.unflatten(0, (groups, width)).repeat_interleave(share, dim=0)
-        return Attention(pattern, weight, bias, out.weight.unflatten(0, (heads, width)), out.bias)
+        out_weight = out.weight.unflatten(0, (heads, width))
+        return Attention(pattern, weight, bias, out_weight, out.bias, gate=self._gate(block.self_attn, heads, width))
+
+    def _latent_attention(self, module: nn.Module, pattern: Tensor) -> Attention:
+        """DeepSeek's: values from a latent vector with a norm of its own; the keys' part of each head comes before the values'."""
+        heads, rank, width = len(pattern), module.kv_lora_rank, module.v_head_dim
+        down = module.kv_a_proj_with_mqa.weight.T[:, :rank]
+        weight = module.kv_b_proj.weight.T.unflatten(1, (heads, -1))[..., -width:].transpose(0, 1)
+        out, bias = _affine(module.o_proj), weight.new_zeros(heads, width)
+        latent = down, _read_norm(module.kv_a_layernorm)
+        return Attention(pattern, weight, bias, out.weight.unflatten(0, (heads, width)), out.bias, latent)
+
+    def _gate(self, module: nn.Module, heads: int, width: int) -> Tensor | None:
+        """What every query multiplies its weighted values by, before the output matrix."""
+        if hasattr(module, "g_proj"):
+            return nn.functional.softplus(self.answer(module.g_proj).float()).unflatten(1, (heads, -1))
+        if hasattr(module, "gate_proj"):
+            return self.answer(module.gate_proj).sigmoid().unflatten(1, (heads, width))
+        if self.config.model_type == "qwen3_next":  # the query and the gate of each head in turn
+            return self.answer(module.q_proj).unflatten(1, (heads, 2, width))[:, :, 1].sigmoid()
+        return None
 
     def _feed_forward(self, block: nn.Module) -> tuple[tuple[FeedForward, ...], Tensor]:
         """The FF, or the chosen experts, and the real output."""
@@ -538,13 +572,15 @@ class _Run:
         router = moe.gate if hasattr(moe, "gate") else moe.router
         scores, chosen = self.answer(router, 1), self.answer(router, 2)
         logits = self.answer(router, 0)
+        scores = scores * getattr(moe, "routed_scaling_factor", 1.0)  # Laguna's, after the experts
         weights = torch.zeros_like(logits).scatter_add_(1, chosen, scores.to(logits.dtype))
         experts = tuple(_expert(moe.experts, index, weight) for index, weight in enumerate(weights.T))
-        if not hasattr(moe, "shared_expert"):
+        shared = getattr(moe, "shared_expert", getattr(moe, "shared_experts", None))
+        if shared is None:
             return experts
-        shared = moe.shared_expert
         branches = (_affine(shared.gate_proj), _affine(shared.up_proj))
-        weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid()
+        gated = hasattr(moe, "shared_expert_gate")
+        weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid() if gated else 1.0
         return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
 
 
@@ -578,8 +614,8 @@ def _is_rms(module: nn.Module) -> bool:
 
 
 def _read_norm(module: nn.Module) -> Norm:
-    """LayerNorm, RMSNorm, or Gemma's RMSNorm, whose gain is 1 + weight."""
-    gain = 1 + module.weight if type(module).__name__.startswith("Gemma") else module.weight
+    """LayerNorm, RMSNorm, or Gemma's and Qwen3-Next's RMSNorm, whose gain is 1 + weight."""
+    gain = 1 + module.weight if type(module).__name__.startswith(("Gemma", "Qwen3NextRMSNorm")) else module.weight
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)

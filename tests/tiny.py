@@ -72,6 +72,19 @@ _GPT_OSS = dict(
     **_MIXTRAL,
 )
 
+_GRANITE = {
+    "embedding_multiplier": 3.0,
+    "attention_multiplier": 0.2,
+    "logits_scaling": 2.0,
+}  # 12, 1/64 and 8 at Granite 3
+
+_LATENT = {  # values narrower than queries, and another rank
+    **_BASE,
+    **dict(num_key_value_heads=N_HEADS, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6),
+    **dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1),
+    **dict(n_group=2, topk_group=1, routed_scaling_factor=1.7),
+}
+
 _LIST = (
     Family("gpt2", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "gelu_new"}),
     Family("gpt2_relu", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "relu"}),
@@ -100,6 +113,43 @@ _LIST = (
     Family("qwen2_moe", "Qwen2MoeForCausalLM", "Qwen2MoeConfig", dict(shared_expert_intermediate_size=40, **_QWEN_MOE)),
     Family("qwen3_moe", "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**_QWEN_MOE, **_WIDE_HEAD}),
     Family("gpt_oss", "GptOssForCausalLM", "GptOssConfig", _GPT_OSS),
+    Family(
+        "ernie4_5_moe",
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        dict(moe_num_experts=4, moe_k=2, moe_intermediate_size=24, moe_num_shared_experts=1, **_GQA),
+    ),
+    Family(
+        "glm4_moe",
+        "Glm4MoeForCausalLM",
+        "Glm4MoeConfig",
+        dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, **_GQA, **_WIDE_HEAD),
+    ),
+    Family("minimax_m2", "MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_MIXTRAL, **_WIDE_HEAD}),
+    Family("phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"),
+    Family("deepseek_v2", "DeepseekV2ForCausalLM", "DeepseekV2Config", {**_LATENT, "q_lora_rank": None}),
+    Family("deepseek_v3", "DeepseekV3ForCausalLM", "DeepseekV3Config", _LATENT),
+    Family("glm4_moe_lite", "Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", _LATENT),
+    Family("youtu", "YoutuForCausalLM", "YoutuConfig", _LATENT),
+    Family(
+        "afmoe",
+        "AfmoeForCausalLM",
+        "AfmoeConfig",
+        dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1, sliding_window=4, **_GQA, **_WIDE_HEAD),
+    ),
+    Family(
+        "laguna",
+        "LagunaForCausalLM",
+        "LagunaConfig",
+        dict(head_dim=D_HEAD, moe_routed_scaling_factor=1.6, mlp_layer_types=["dense", "sparse"], **_QWEN_MOE),
+    ),
+    Family(
+        "qwen3_next",
+        "Qwen3NextForCausalLM",
+        "Qwen3NextConfig",
+        dict(layer_types=["full_attention"] * 2, shared_expert_intermediate_size=40, **_QWEN_MOE, **_WIDE_HEAD),
+    ),
+    Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
 )
@@ -108,11 +158,6 @@ FAMILIES: dict[str, Family] = {family.name: family for family in _LIST}
 
 _NEO = {"num_heads": N_HEADS, "num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 4}
 _D_MODEL = dict(d_model=D_MODEL, **_IDS)
-_GRANITE = {
-    "embedding_multiplier": 3.0,
-    "attention_multiplier": 0.2,
-    "logits_scaling": 2.0,
-}  # 12, 1/64 and 8 at Granite 3
 _SLIDING = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 _MORE = (
     Family("gpt_neo", "GPTNeoForCausalLM", "GPTNeoConfig", {**_NEO, **_CTX, **_SHAPE, "intermediate_size": D_MLP}),
@@ -285,11 +330,16 @@ def _build(family: Family, model_class: str, seed: int, dtype: torch.dtype, over
     """The model of `model_class`; its config names the family's own architecture, as TransformerLens needs."""
     config = getattr(transformers, family.config_class)(**{**family.config, **overrides})
     config.architectures = [family.architecture]
+    return built(getattr(transformers, model_class), config, seed, dtype)
+
+
+def built(model_class: Any, config: Any, seed: int, dtype: torch.dtype) -> nn.Module:
+    """A model of a class of `transformers` with every parameter perturbed, in eval mode, with eager attention."""
     chosen = {"attn_implementation": "eager"}
-    if "num_experts_per_tok" in family.config:
+    if hasattr(config, "num_experts_per_tok"):
         chosen["experts_implementation"] = "eager"  # the grouped kernel refuses float64
     with torch.random.fork_rng(devices=[]):
-        model = getattr(transformers, model_class)._from_config(config, **chosen)
+        model = model_class._from_config(config, **chosen)
     perturb(model, seed)
     return model.to(dtype).eval()
 
@@ -302,22 +352,30 @@ def perturb(model: nn.Module, seed: int) -> None:
     """Overwrite every parameter by a value that depends on `seed` and the parameter's name alone.
 
     Embeddings 0.5 z; norm gains their initial constant + 0.25 z; biases and attention sinks 0.3 z; matrices
-    1.5 z / sqrt(fan in); z standard normal, drawn in float32.
+    1.5 z / sqrt(fan in); z standard normal, drawn in float32. Trained numbers in buffers, the biases of routers and
+    Gemma-4's scalar of a layer, their initial constant + 0.25 z.
     """
-    owners = dict(model.named_modules())
+    owners, trained = dict(model.named_modules()), ("_bias", "_scalar")
+    for name, buffer in model.named_buffers():
+        if buffer.is_floating_point() and name.endswith(trained):
+            buffer.add_(0.25 * _noise(buffer, f"{seed}/{name}"))
     for name, parameter in model.named_parameters():
-        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed}/{name}".encode()))
-        noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+        noise = _noise(parameter, f"{seed}/{name}")
         owner_name, _, kind = name.rpartition(".")
         if isinstance(owners[owner_name], nn.Embedding):
             parameter.copy_(0.5 * noise)
         elif kind == "weight" and parameter.ndim == 1:
             parameter.add_(0.25 * noise)
-        elif parameter.ndim == 1 or kind.endswith("bias"):
+        elif parameter.ndim <= 1 or kind.endswith("bias"):
             parameter.copy_(0.3 * noise)
         else:
             fan_in = parameter.shape[-2 if type(owners[owner_name]).__name__ in _INPUT_AXIS_FIRST else -1]
             parameter.copy_(1.5 * noise / math.sqrt(fan_in))
+
+
+def _noise(like: Tensor, key: str) -> Tensor:
+    generator = torch.Generator().manual_seed(zlib.crc32(key.encode()))
+    return torch.randn(like.shape, generator=generator, dtype=torch.float32)
 
 
 # --- tokenizers -------------------------------------------------------------------------------------------------

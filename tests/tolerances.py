@@ -5,6 +5,9 @@ import torch
 ALGEBRA = dict(rtol=1e-10, atol=1e-12)
 """float64, sums and products only: rounding."""
 
+FLOAT32_ROUTER = dict(rtol=1e-6, atol=1e-6)
+"""Forward passes of a float64 model whose router is of float32, in batches of other sizes: its rounding."""
+
 FLOAT32 = dict(rtol=2e-5, atol=2e-6)
 """The same in float32; norms are of the order of 1."""
 

@@ -174,6 +174,11 @@ def attention_scores(
         raise InputError("heads=False: expected head numbers, or True for all.")
 
     def measure(record: LayerRecord, _: int) -> tuple[ScoredHeads, Float[Tensor, "head key"]]:
+        if record.gate is not None:
+            raise UnsupportedModelError(
+                f"{run.model.layers[record.layer].where}: its attention has a gate, so a token's output through a head has no norm "
+                'of its own. Use ffb.attention_maps(..., kind="value-weighted").'
+            )
         scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
         if not scored.error <= run.settings.rtol:
             raise UnsupportedModelError(
@@ -216,7 +221,13 @@ def value_norms(record: LayerRecord) -> Float[Tensor, "head key"]:
 
 def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
     """`alpha ||v W_O||` of one sequence's record [head query key]."""
-    return record.pattern * value_norms(record)[:, None]
+    if record.gate is None:
+        return record.pattern * value_norms(record)[:, None]
+    w_o, by_head = record.block.attention.w_o, []
+    for head, pattern in enumerate(record.pattern):
+        gated = record.gate[:, head, None] * record.head_values[None, :, head]
+        by_head.append(pattern * (gated @ w_o[head]).norm(dim=-1))
+    return torch.stack(by_head)
 
 
 def _labelled(

@@ -41,7 +41,6 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("MambaForCausalLM", "MambaConfig", _TINY, "state-space, recurrent"),
     ("Qwen3NextForCausalLM", "Qwen3NextConfig", _NEXT, "linear_attn"),
     ("RwkvForCausalLM", "RwkvConfig", _TINY, "time_mix"),
-    ("DeepseekV3ForCausalLM", "DeepseekV3Config", {**_SMALL, **_LATENT, **_EXPERTS}, r"latent attention \(MLA\)"),
     ("T5ForConditionalGeneration", "T5Config", _T5, "encoder-decoder"),
     ("BartForConditionalGeneration", "BartConfig", _BART, "encoder-decoder"),
     ("ViTModel", "ViTConfig", _VIT, "audio or images"),
@@ -50,7 +49,6 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"0\.5 .* Attn \+ resid_pre = Atb"),
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
-    ("Glm4MoeForCausalLM", "Glm4MoeConfig", {**_SMALL, **_EXPERTS, "first_k_dense_replace": 1}, "sum over experts"),
     ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
 ]
 # fmt: on

@@ -12,7 +12,7 @@ from torch import Tensor
 import tl_ffblock as ffb
 from tests import cases, tiny
 from tests.cases import Case, model_of
-from tests.tolerances import ALGEBRA
+from tests.tolerances import ALGEBRA, FLOAT32_ROUTER
 from tl_ffblock import progress
 from tl_ffblock.bridge import edited
 from tl_ffblock.errors import CallError, IdentityError, InputError, ScopeKeyError, UnsupportedModelError
@@ -125,15 +125,18 @@ def test_laws_hold_for_every_family(case: Case) -> None:
     ]
     there = swept(model, first, second, of=of)
     back = swept(model, second, first, of=of, direction="noising")
-    assert there.error < 1e-10 and there.complete
+    error, algebra, close = 1e-10, ALGEBRA, CLOSE
+    if case.name in cases.FLOAT32_ROUTERS:
+        error, algebra, close = FLOAT32_ROUTER["rtol"], FLOAT32_ROUTER, FLOAT32_ROUTER
+    assert there.error < error and there.complete
     for kind in of:
-        torch.testing.assert_close(there.patched[kind], back.patched[kind], **ALGEBRA)
+        torch.testing.assert_close(there.patched[kind], back.patched[kind], **algebra)
     if with_mid:  # the feed-forward reads its own position alone
-        torch.testing.assert_close(there.patched["residual_mid"], there.patched["residual"][1:], **CLOSE)
+        torch.testing.assert_close(there.patched["residual_mid"], there.patched["residual"][1:], **close)
     whole = swept(model, first, second, of=("residual", "mlps") if "mlps" in of else "residual", by_position=False)
-    torch.testing.assert_close(whole.normalised["residual"], torch.ones(model.cfg.n_layers + 1).double(), **CLOSE)
+    torch.testing.assert_close(whole.normalised["residual"], torch.ones(model.cfg.n_layers + 1).double(), **close)
     same = swept(model, first, first, of=of)
-    assert all(float(values.abs().max()) < 1e-9 for values in same.values.values())
+    assert all(float(values.abs().max()) < close["atol"] for values in same.values.values())
 
 
 def test_layers_before_the_patch_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:

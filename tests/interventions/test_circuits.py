@@ -22,7 +22,12 @@ from tl_ffblock.interventions import CircuitFaithfulness, path_patching
 
 TARGET = ffb.logit(7, minus=11)
 COVERED = ("gpt2", "llama", "gemma2", "gpt_neox")
-OTHERS = [name for name in tiny.ALL_FAMILIES if name not in (*COVERED, "bert", "roberta", "openai_gpt")]
+WITHOUT_EDGES = {
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), "latent attention has no W_"),
+    **dict.fromkeys(("afmoe", "laguna", "qwen3_next"), "the gate of its attention reads the residual stream"),
+}
+"""Families whose attention does not read its input by W_Q, W_K and W_V alone, with the words of the refusal."""
+OTHERS = [name for name in tiny.ALL_FAMILIES if name not in (*COVERED, *WITHOUT_EDGES, "bert", "roberta", "openai_gpt")]
 EXACT = dict(rtol=1e-9, atol=1e-10)
 """float64: the same sums in another order. Rotary tables are float32 in both."""
 
@@ -186,6 +191,19 @@ def test_the_laws_hold_on_every_family(family: str) -> None:
         assert float(table.values[1]) == pytest.approx(estimates.clean, abs=1e-4)
         if ablation == "corrupted":
             assert float(table.ablated) == pytest.approx(estimates.corrupted, abs=1e-4)
+
+
+@pytest.mark.parametrize("family", WITHOUT_EDGES)
+def test_edges_of_latent_and_gated_attention_are_refused(family: str) -> None:
+    """Estimated, measured and as circuits: by name, with what can be asked instead."""
+    model, (clean, corrupted) = model_of(family), pair(family)
+    for call in (
+        lambda: ffb.attribution_patching(model, clean, corrupted, TARGET, edges=True),
+        lambda: ffb.edge_patching(model, clean, corrupted, TARGET),
+        lambda: ffb.circuit_faithfulness(model, clean, corrupted, Circuit.full(model), TARGET),
+    ):
+        with pytest.raises(UnsupportedModelError, match=f"{WITHOUT_EDGES[family]}.*without edges"):
+            call()
 
 
 @pytest.mark.parametrize("case", [case for case in TOYS if case.api == "bridge"], ids=str)

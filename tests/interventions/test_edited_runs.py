@@ -10,13 +10,13 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import APIS, COVERING, Case, callbacks_of, model_of, slow_beyond
+from tests.cases import APIS, COVERING, FLOAT32_ROUTERS, Case, callbacks_of, model_of, slow_beyond
 from tests.tolerances import BATCH_FLOAT64
 from tl_ffblock.errors import IdentityError
 
 Edit = Callable[[Tensor], Tensor]
 N = 5
-AFTER_USE = ("opt", "gptj", "bert", "roberta")
+AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna")
 """Families whose bridge hands out the pattern after attention has used it."""
 EDITED = [*slow_beyond(map(Case, tiny.FAMILIES), tuple(map(Case, COVERING))), *APIS, Case("attn_only")]
 BOOKKEEPING = dict(rtol=0, atol=2e-5)
@@ -176,7 +176,8 @@ def test_an_edited_pattern_is_decomposed_as_it_was_used(any_family: str, in_plac
     else:
         found, maps = both()
         rows = found.parts("Attn")
-        torch.testing.assert_close(rows, rows[:1].expand_as(rows), **BATCH_FLOAT64)
+        if any_family != "qwen3_next":  # whose queries multiply equal values by gates of their own
+            torch.testing.assert_close(rows, rows[:1].expand_as(rows), **BATCH_FLOAT64)
     check_bookkeeping(found, maps)
     assert all((maps.remainder[scope] == 0).all() for scope in maps.scopes)
 
@@ -258,7 +259,7 @@ def test_torch_hooks_on_a_hook_point_are_noticed() -> None:
 
 
 QUOTIENT = {False: dict(rtol=1e-3, atol=1e-5), True: dict(rtol=3e-2, atol=1e-5)}
-"""A derivative against a central difference of step 1e-4 in float64; Mixtral's router rounds its logits to float32."""
+"""A derivative against a central difference in float64; with routers of float32 the quotient has their rounding, over the step."""
 
 OFF_THE_WAY = {"pattern": AFTER_USE, "Atb": ("gpt_neox", "phi", "gptj", "falcon")}
 """Captured tensors that no gradient of the output reaches: TransformerLens hands them over too late, or not at all."""
@@ -280,7 +281,7 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
         (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)
         assert (gradient is None) == (any_family in OFF_THE_WAY.get(name, ())), name
     scope = next(scope for scope in record.whole if scope.endswith("Ff"))
-    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2')) else 'hook_mlp_out'}"
+    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2', 'Afmoe')) else 'hook_mlp_out'}"
     (gradient,) = torch.autograd.grad(out, record.whole[scope], retain_graph=True)
 
     def nudged(step: float) -> float:
@@ -292,5 +293,6 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
         with torch.no_grad():
             return float(model.run_with_hooks(tokens, fwd_hooks=[(name, nudge)])[0, -1, 7])
 
-    quotient = (nudged(1e-4) - nudged(-1e-4)) / 2e-4
-    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family == "mixtral"])
+    step = 1e-3 if any_family in FLOAT32_ROUTERS else 1e-4
+    quotient = (nudged(step) - nudged(-step)) / (2 * step)
+    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family in FLOAT32_ROUTERS])

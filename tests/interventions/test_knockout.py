@@ -19,7 +19,7 @@ from tl_ffblock.metrics import logit, probability
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 N = 7
 METRIC = logit(7, minus=9)
-INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat")
+INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat", "phimoe", "afmoe", "laguna")
 """Hugging Face's own attention computes before HookPoints show its scores."""
 QUICK = ("gpt2", "llama", "gemma2", "gpt_oss", "bert", "gptj")
 FAMILIES = slow_beyond(tiny.ALL_FAMILIES, QUICK)
@@ -43,16 +43,21 @@ def by_hand(
     for number in layers:
         layer = known.layers[number]
         names = {"pattern": layer.sites["pattern"], "v": layer.name("attn.hook_v")}
+        names |= {"gate": layer.gate_name} if layer.gate_name else {}
         kept: dict[str, Tensor] = {}
         keep = [
             (name, lambda x, hook, at=at, kept=kept: kept.__setitem__(at, x[0].clone())) for at, name in names.items()
         ]
         model.run_with_hooks(tokens[None], fwd_hooks=[*hooks, *keep])
-        value = kept["v"].reshape(n, -1, int(known.hooked.cfg.d_head))
+        latent = hasattr(model.blocks[number].attn, "kv_b_proj")  # whose values have heads before positions
+        value = kept["v"].transpose(0, 1) if latent else kept["v"].reshape(n, -1, int(known.hooked.cfg.d_head))
         value = value.repeat_interleave(known.n_heads // value.shape[1], dim=1)
         left = kept["pattern"] * ~masked
         sink = 1 - kept["pattern"].sum(-1, keepdim=True) if known.family.name == "gpt_oss" else 0
         z = torch.einsum("hqk,khe->qhe", left / (left.sum(-1, keepdim=True) + sink), value)
+        if "gate" in kept:
+            gate = torch.nn.functional.softplus if known.family.name == "Laguna" else torch.sigmoid
+            z = z * gate(kept["gate"]).reshape(n, known.n_heads, -1)
 
         def put(given: Tensor, hook: Any, z: Tensor = z) -> Tensor:
             changed = given.reshape(n, known.n_heads, -1).clone()

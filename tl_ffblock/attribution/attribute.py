@@ -469,7 +469,7 @@ class Shares:
         kept, dtype = self.traced.cache.kept, self.run.settings.dtype
         by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
         # z has no axis of heads before its HookPoint converts it.
-        gradient = by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype)
+        gradient = self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype))
         value = kept["value", layer].detach().to(dtype)
         value = value.repeat_interleave(gradient.shape[2] // value.shape[2], dim=2)
         edges = einsum(gradient, value, "batch query head e, batch key head e -> batch head query key")
@@ -477,6 +477,11 @@ class Shares:
         if "graph" not in self.of:
             del kept["pattern", layer]
         return edges.mul_(pattern), pattern
+
+    def _gated(self, layer: int, by_z: Float[Tensor, "batch query head e"]) -> Float[Tensor, "batch query head e"]:
+        """Derivative by the weighted values before the gate of attention, from that by z."""
+        gate = self.traced.cache.kept.get(("gate", layer))
+        return by_z if gate is None else by_z * self.run.model.layers[layer].gate(gate.detach()).to(by_z)
 
     def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
         """Tensors of an attribution graph of some layers, by name.
@@ -532,9 +537,9 @@ class Shares:
     def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
         """Pattern [head query key], the derivative by z [query head d_head] and values [key head d_head]."""
         kept = self.traced.cache.kept
-        gradient = self._cut(self.back.kept.get(("z_made", layer), self.back.kept["z", layer]))
+        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
         # z has no axis of heads before its HookPoint converts it.
-        gradient = gradient.reshape(len(gradient), self.run.model.n_heads, -1)
+        gradient = self._cut(self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1)))
         value = self._cut(kept["value", layer])
         value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
         pattern = kept["pattern", layer].detach()[self.index].to(gradient)

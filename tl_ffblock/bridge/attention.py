@@ -306,7 +306,9 @@ def by_rows_differs(model: Model) -> float:
 
 @torch.no_grad()
 def _difference(model: Model) -> float:
-    bridges = model.api == "TransformerBridge" and all(_wrapper(layer.block.attn) for layer in model.layers)
+    bridges = model.api == "TransformerBridge" and all(
+        _wrapper(layer.block.attn) and not layer.is_latent and layer.gate_name is None for layer in model.layers
+    )
     options = ("use_split_qkv_input", "use_attn_in", "use_attn_result", "use_hook_mlp_in")
     if not bridges or any(getattr(model.hooked.cfg, option, False) for option in options):
         return float("inf")

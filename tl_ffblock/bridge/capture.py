@@ -111,7 +111,7 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
     probe(model, spec.dtype, spec.layers)
     records = Records(model, spec.layers)
     for layer in spec.layers:
-        names = model.layers[layer].site_names(spec.extra)
+        names = model.layers[layer].site_names(spec.extra, of_cache=True)
         given = {site: _cached(model, cached, name) for site, name in names.items()}
         if missing := [names[site] for site, tensor in given.items() if tensor is None]:
             raise InputError(
@@ -120,7 +120,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
             )
         batched = getattr(cache, "has_batch_dim", True)
         held = {site: t if batched else t[None] for site, t in given.items() if t is not None}
-        with_batch = {site: one_for_all_heads(site, tensor) for site, tensor in held.items()}
+        bound = model.layers[layer]
+        with_batch = {site: one_for_all_heads(site, bound.arranged(site, tensor)) for site, tensor in held.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
         chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
@@ -146,6 +147,7 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
         return
     value = value.repeat_interleave(pattern.shape[1] // value.shape[2], dim=2)
     z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
+    z = z * names.gate(sites["gate"]) if "gate" in sites else z
     if not torch.allclose(z, made.reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
         raise InputError(
             f"cache: {names.sites['pattern']} is not the pattern of {names.values_name}. {model.name} "

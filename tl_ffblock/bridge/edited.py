@@ -444,7 +444,8 @@ def heads_of(model: Model, kind: PatchKind) -> int:
     """Number of heads of a kind of activation; for "k" and "v" of key-value heads, 0 for kinds without heads."""
     if kind not in _OF_HEADS:
         return 0
-    grouped = getattr(model.hooked.cfg, "n_key_value_heads", None) if kind in ("k", "v") else None
+    latent = model.layers[0].is_latent
+    grouped = getattr(model.hooked.cfg, "n_key_value_heads", None) if kind in ("k", "v") and not latent else None
     return int(grouped or model.n_heads)
 
 
@@ -529,7 +530,9 @@ class LateRuns:
             values = values - self._kept["residual", layer]
 
         def put(x: Tensor, hook: object = None) -> Tensor:
-            return torch.where(rows[..., None], values.to(x), x.reshape(values.shape)).reshape(x.shape)
+            own = self._arranged((kind, layer), x)
+            changed = torch.where(rows[..., None], values.to(x), own.reshape(values.shape)).reshape(own.shape)
+            return changed if own is x else self._model.layers[layer].restored(kind, changed, x)
 
         return self._run(layer, len(values), [(patched_name(self._model, kind, layer), put)], self._from)
 
@@ -569,8 +572,13 @@ class LateRuns:
             )
         return error
 
+    def _arranged(self, key: tuple[PatchKind, int], tensor: Tensor) -> Tensor:
+        kind, layer = key
+        return self._model.layers[layer].arranged(kind, tensor) if kind in _OF_HEADS else tensor
+
     def _keep(self, key: tuple[PatchKind, int], tensor: Tensor) -> None:
         kind, heads = key[0], heads_of(self._model, key[0])
+        tensor = self._arranged(key, tensor)
         flat = heads and kind != "pattern" and tensor.ndim == 3
         own = tensor.reshape(*tensor.shape[:2], heads, -1) if flat else tensor
         self._kept[key] = own[0].detach().clone()

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, LastCallback, change_input
+from tl_ffblock.bridge.layers import BoundLayer
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import CaptureError
 from tl_ffblock.layer.linear import added, carried, scaled
@@ -76,12 +77,15 @@ class GradientCache:
             self.gates[place] = new.pop().detach().requires_grad_()
         return self.gates[place]
 
-    def keep(self, name: str, layer: int) -> Change:
-        """A callback that caches a tensor and returns it, so that it is part of autograd's graph."""
+    def keep(self, name: str, layer: int, bound: BoundLayer | None = None) -> Change:
+        """A callback that caches a tensor and returns it, so that it is part of autograd's graph; heads as `bound` arranges them."""
 
         def change(x: Tensor) -> Tensor:
-            self.kept[name, layer] = x
-            return x
+            if bound is None:
+                self.kept[name, layer] = x
+                return x
+            own = self.kept[name, layer] = bound.arranged(name, x)
+            return bound.restored(name, own, x)
 
         return change
 
@@ -167,6 +171,10 @@ class Fittings:
     def input_of(self, module: str, change: Change | None) -> None:
         """Read or change the input of a module without a HookPoint at its start."""
         self._add(0, module, change, lambda fitted: change_input(self._model.hooked.get_submodule(module), fitted))
+
+    def routing(self, layer: BoundLayer, receive: Change) -> None:
+        """Read the router weights with which a layer's experts are called."""
+        self._add(0, layer.name("mlp.experts"), receive, layer.on_routing)
 
     def _add(self, number: int, name: str, change: Change | None, fit: Callable[[Change], Any]) -> None:
         """Add a callback that has to run in a forward pass, except those of user edits, which may be at unused HookPoints."""

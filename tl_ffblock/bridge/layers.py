@@ -17,20 +17,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from einops import einsum
-from jaxtyping import Float
+from einops import einsum, rearrange
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from tl_ffblock.bridge.callbacks import HookedModel, HookPoint
+from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bias, has_matrix, linear_of, loaded, matrix
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
-from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Norm
+from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Latent, Norm
 from tl_ffblock.layer.scopes import (
     INPUT,
     PROGRAMS,
@@ -46,6 +48,8 @@ from tl_ffblock.layer.scopes import (
 )
 
 BEFORE_GAIN = "hook_normalized"
+_EXPERTS_ARGUMENTS = 4
+"""Parameters of a forward function of experts: self, tokens, numbers of the chosen experts, their weights."""
 ExtraSite: TypeAlias = Literal["query", "key"]
 """Further tensors of a layer: queries and keys as attention multiplies them."""
 Branch: TypeAlias = Literal["attn", "mlp"]
@@ -69,6 +73,9 @@ _OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
     "ff_out_norm": "mlp",
     "out_norm": "stream",
 }
+# Sites and kinds of tensors with an axis of heads.
+_Z = ("z", "z_made", "head")
+_OF_HEADS = (*_Z, "value", "query", "key", "q", "k", "v")
 # Attributes of modules with the activation function.
 _ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
 # Attributes of Hugging Face's attention modules with the scale of scores (1) or its inverse (-1).
@@ -138,9 +145,51 @@ class BoundLayer:
         return not dense and hasattr(_inner(self.block.mlp), "experts")
 
     @cached_property
+    def is_latent(self) -> bool:
+        """Whether keys and values are made of a latent vector (multi-head latent attention)."""
+        return "kv_b_proj" in self.block.attn._modules
+
+    @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
+
+    # Gate of attention
+
+    @cached_property
+    def gate_name(self) -> str | None:
+        """HookPoint of the gate of a bridge's attention, before its function; None without a gate."""
+        if self.api != "TransformerBridge":
+            return None
+        if "gate" in self.block.attn._modules:
+            return self.name("attn.gate.hook_out")
+        return self.name("attn.hook_q_gate") if getattr(self.hooked.cfg, "gated_q_proj", False) else None
+
+    def gate(self, tensor: Float[Tensor, "batch pos _"]) -> Float[Tensor, "batch pos head gated"]:
+        """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides."""
+        soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")  # which computes it in float32
+        made = nn.functional.softplus(tensor.float()).to(tensor) if soft else tensor.sigmoid()
+        return made.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+
+    # Layout of heads
+
+    def arranged(self, site: str, tensor: Tensor) -> Tensor:
+        """A tensor of heads as [batch pos head d_head].
+
+        With latent attention, TransformerLens has queries, keys and values as [batch head pos d_head], and cuts z by the width of the
+        rotated part.
+        """
+        if not self.is_latent or site not in _OF_HEADS:
+            return tensor
+        if site in _Z:
+            return tensor.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+        return tensor.transpose(1, 2)
+
+    def restored(self, site: str, tensor: Tensor, like: Tensor) -> Tensor:
+        """Inverse of `arranged`, for a HookPoint's tensor `like`."""
+        if not self.is_latent or site not in _OF_HEADS:
+            return tensor
+        return tensor.reshape(like.shape) if site in _Z else tensor.transpose(1, 2)
 
     # Modules of norms
 
@@ -204,13 +253,20 @@ class BoundLayer:
         left = next(step.operation.left for step in self.program if isinstance(step.operation, Add))
         return self.sites[f"whole.{left}"]
 
-    def site_names(self, extra: Collection[ExtraSite] = ()) -> dict[str, str]:
-        """HookPoint of every site, and of further requested ones.
+    def site_names(self, extra: Collection[ExtraSite] = (), *, of_cache: bool = False) -> dict[str, str]:
+        """HookPoint of every site, and of further requested ones; the site "routing" is a module (`on_routing`).
+
+        Args:
+            extra: Further sites.
+            of_cache: Whether tensors come from a cache, which has those of HookPoints only.
 
         Raises:
             UnsupportedModelError: if one of them has no HookPoint.
         """
-        routing = self.routing_names if self.has_experts else {}
+        routing = {}
+        if self.has_experts:
+            again = {site: name for site, name in self.router_sites.items() if site != "routing"}
+            routing = again | {"routed": self.name("mlp.hook_in")} if of_cache and self._called_experts is not None else self.router_sites
         return self.sites | routing | {site: self._query_or_key(site) for site in extra}
 
     @cached_property
@@ -221,6 +277,8 @@ class BoundLayer:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
             sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
         found = {site: self.name(short) for site, short in sites.items()}
+        if self.gate_name is not None:
+            found["gate"] = self.gate_name
         for step in self.program:
             found |= self._of_step(step)
         return found
@@ -264,6 +322,8 @@ class BoundLayer:
 
     def _query_or_key(self, site: ExtraSite) -> str:
         rotated = f"attn.hook_rot_{site[0]}"
+        if self.is_latent:  # hook_rot_q has the rotated part alone, hook_q the whole vector after it
+            return self.name(f"attn.hook_{site[0]}")
         if self.name(rotated) in self.hook_points:
             return self.name(rotated)
         if getattr(self.hooked.cfg, "positional_embedding_type", None) == "rotary":
@@ -272,6 +332,75 @@ class BoundLayer:
                 "which attention multiplies."
             )
         return self.name(f"attn.hook_{site[0]}")
+
+    @cached_property
+    def router_sites(self) -> dict[str, str]:
+        """Every tensor of a forward pass from which router weights are computed.
+
+        The weights with which a bridge's experts are called are those that count, whatever their router is: softmax or sigmoid,
+        grouped, scaled, or with a bias that only chooses. Experts without such a call are read at HookPoints.
+        """
+        if self._called_experts is None:
+            return self.routing_names
+        gate = {"shared": self.name("mlp.shared_expert_gate.hook_out")}
+        return {"routing": self.name("mlp.experts")} | (gate if gate["shared"] in self.hook_points else {})
+
+    @cached_property
+    def _called_experts(self) -> nn.Module | None:
+        """Experts that a bridge calls with tokens, numbers of the chosen experts and their weights, as in transformers 5."""
+        if self.api != "TransformerBridge":
+            return None
+        experts: nn.Module = _inner(self.block.mlp.original_component.experts)
+        stacked = any(hasattr(experts, name) for name in ("gate_up_proj", "up_proj"))
+        return experts if stacked and len(signature(type(experts).forward).parameters) == _EXPERTS_ARGUMENTS else None
+
+    @torch.no_grad()
+    def _routed_again(self, x: Float[Tensor, "*query d"]) -> Float[Tensor, "*query expert"]:
+        """Router weights for the cached input of a bridge's experts, by the router of the model itself.
+
+        Raises:
+            UnsupportedModelError: if the router is called otherwise than with this input.
+        """
+        original, router = self.block.mlp.original_component, self._router
+        # Routers of MiniMax-M2, LFM2-MoE and AFMoE are called with a bias of their block, AFMoE's with all axes.
+        of_block = [getattr(original, name, None) for name in list(signature(router.forward).parameters)[1:]]
+        rows = x.detach().reshape(-1, x.shape[-1]).to(next(router.parameters()).dtype)
+        with weights_on_device(router):
+            found = router(rows[None] if type(router).__name__.startswith("Afmoe") else rows, *of_block)
+        if not isinstance(found, tuple) or len(found) != 3 or found[1].shape != found[2].shape:
+            raise UnsupportedModelError(
+                f"{self.where}: router weights do not follow from a cache, since its router {type(router).__name__} is not of a known "
+                "form. Omit cache."
+            )
+        _, weights, chosen = found
+        return self._scattered(chosen, weights).reshape(*x.shape[:-1], -1)
+
+    def _scattered(self, chosen: Int[Tensor, "row k"], weights: Float[Tensor, "row k"]) -> Float[Tensor, "row expert"]:
+        """Router weights of all experts, from those of the chosen ones."""
+        # Laguna multiplies the sum over experts by a factor. A last column is for tokens that are sent to no expert.
+        weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
+        return weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)[:, :-1]
+
+    def on_routing(self, receive: Change) -> RemovableHandle:
+        """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
+
+        Raises:
+            UnsupportedModelError: in the forward pass, if the experts are called otherwise.
+        """
+        experts = self._called_experts
+        assert experts is not None, "other experts are read at HookPoints"
+        called = signature(type(experts).forward)
+
+        def enter(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+            _, _, chosen, weights = called.bind(module, *args, **named).arguments.values()
+            if chosen.shape != weights.shape or chosen.is_floating_point():
+                raise UnsupportedModelError(
+                    f"{self.where}: its experts are called with numbers of experts of shape {list(chosen.shape)} and weights of "
+                    f"{list(weights.shape)}, expected one weight for each chosen expert."
+                )
+            receive(self._scattered(chosen, weights))
+
+        return experts.register_forward_pre_hook(enter, with_kwargs=True)
 
     @cached_property
     def routing_names(self) -> dict[str, str]:
@@ -332,9 +461,50 @@ class BoundLayer:
             ) from error
 
     def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+        if self.is_latent:
+            return self._latent_attention(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
         return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
+
+    def _latent_attention(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of multi-head latent attention: values are `norm(x W_down) W_up` (arXiv 2405.04434, eq. 9 to 11)."""
+        attn, sizes = self.block.attn, _inner(self.block.attn)
+        down, up, out = _read_linears(*(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj", "o")))
+        if any(linear.bias is not None and bool(linear.bias.any()) for linear in (down, up)):
+            raise UnsupportedModelError(
+                f"{self.where}: its latent vector or its values have a bias, which is not a known form of latent attention."
+            )
+        w_o = rearrange(_tensor(out.weight, dtype), "(head e) d -> head e d", e=sizes.v_head_dim)
+        # Of every head the key's part without rotation comes first.
+        w_v = rearrange(_tensor(up.weight, dtype), "rank (head e) -> head rank e", head=len(w_o))[..., -sizes.v_head_dim :]
+        latent = Latent(_tensor(down.weight[:, : sizes.kv_lora_rank], dtype), self.norm(self.latent_norm, dtype))
+        b_o = _bias(out.bias, w_o.shape[-1:], w_o)
+        return AttentionWeights(w_o, b_o, w_v, w_o.new_zeros(w_o.shape[:2]), latent)
+
+    def _latent_query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
+        """Queries `x W_DQ gain W_UQ`, keys `x W_DKV gain W_UK` and, shared by all heads, the rotated part `x W_KR`."""
+        attn, sizes, latent = self.block.attn, _inner(self.block.attn), self._latent_attention(dtype).latent
+        assert latent is not None
+        down, up = _read_linears(*(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj")))
+        if sizes.q_lora_rank is None:
+            w_q = _tensor(_read_linears(_inner(attn.q_proj))[0].weight, dtype)
+        else:
+            first, second = _read_linears(_inner(attn.q_a_proj), _inner(attn.q_b_proj))
+            gain = _tensor(_inner(attn.q_a_layernorm).weight, dtype)
+            w_q = (_tensor(first.weight, dtype) * gain) @ _tensor(second.weight, dtype)
+        w_q = rearrange(w_q, "d (head e) -> head d e", e=sizes.qk_head_dim)
+        made = (latent.w_down * latent.norm.gain) @ _tensor(up.weight, dtype)
+        content = rearrange(made, "d (head e) -> head d e", head=len(w_q))[..., : -sizes.v_head_dim]
+        rotated = _tensor(down.weight, dtype)[None, :, sizes.kv_lora_rank :].expand(len(w_q), -1, -1)
+        w_k = torch.cat([content, rotated], dim=-1)
+        zero = w_q.new_zeros(len(w_q), w_q.shape[-1])
+        return QueryKeyWeights(w_q, zero, w_k, zero)
+
+    @property
+    def latent_norm(self) -> str:
+        """Name of the norm of latent attention's latent vector."""
+        return self.name("attn.kv_a_layernorm")
 
     def _feed_forward(self, dtype: torch.dtype) -> FeedForward | tuple[FeedForward, ...]:
         if self.has_experts:
@@ -354,7 +524,7 @@ class BoundLayer:
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
         """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device."""
-        w_o = matrix(self.block.attn, "W_O")
+        w_o = _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
@@ -367,7 +537,7 @@ class BoundLayer:
         shown = {name: getattr(norm, name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
-        return Norm(gain + 1 if offset else gain, _bias(shift, like.shape, like), float(eps), centred)
+        return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
 
     def activation(self) -> Activation:
         """The activation of a dense feed-forward.
@@ -410,15 +580,21 @@ class BoundLayer:
         experts = _inner(original.experts)
         if hasattr(experts, "gate_up_proj_bias"):
             routed = _interleaved_experts(experts, dtype)
-        elif hasattr(experts, "gate_up_proj"):
+        elif hasattr(experts, "gate_up_proj") or hasattr(experts, "up_proj"):
             routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
-        if hasattr(original, "shared_expert"):
-            shared = _inner(original.shared_expert)
-            linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT))
+        shared = self._shared_expert
+        if shared is not None:
+            linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT if hasattr(shared, name)))
             routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
         return routed
+
+    @property
+    def _shared_expert(self) -> Any:
+        """Module of a bridge's expert that gets every token; None if there is none."""
+        original = self.block.mlp.original_component
+        return next((_inner(getattr(original, name)) for name in SHARED_EXPERTS if hasattr(original, name)), None)
 
     @property
     def _router(self) -> Any:
@@ -444,7 +620,15 @@ class BoundLayer:
 
         Args:
             tensors: Tensors of the sites in `routing_names`.
+
+        Raises:
+            UnsupportedModelError: if they are not the router's probabilities, logits or choices.
         """
+        self._refuse_other_routing(tensors)
+        if "routing" in tensors:
+            return self._with_shared(tensors["routing"], tensors)
+        if "routed" in tensors:
+            return self._with_shared(self._routed_again(tensors["routed"]), tensors)
         if "router_logits" in tensors:
             probabilities = tensors["router_logits"].float().softmax(dim=-1)
             chosen = probabilities.topk(int(self._router.top_k), dim=-1).indices
@@ -455,8 +639,44 @@ class BoundLayer:
         weights = probabilities.gather(-1, chosen)
         if self._normalises_routing:
             weights = weights / weights.sum(dim=-1, keepdim=True)
-        routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
-        return routing if "shared" not in tensors else torch.cat([routing, tensors["shared"].sigmoid()], dim=-1)
+        return self._with_shared(torch.zeros_like(probabilities).scatter(-1, chosen, weights), tensors)
+
+    def _with_shared(self, routing: Tensor, tensors: Mapping[str, Tensor]) -> Float[Tensor, "*query expert"]:
+        """Router weights with that of the shared expert last: its gate, or 1 without one."""
+        if "shared" in tensors:
+            return torch.cat([routing, tensors["shared"].sigmoid().reshape(*routing.shape[:-1], 1)], dim=-1)
+        shared = self.api == "TransformerBridge" and self._shared_expert is not None
+        return torch.cat([routing, torch.ones_like(routing[..., :1])], dim=-1) if shared else routing
+
+    def _refuse_other_routing(self, tensors: Mapping[str, Tensor]) -> None:
+        """Refuse tensors of a router whose HookPoints have another meaning than their names (GraniteMoE)."""
+        widths: dict[str, tuple[int, ...]] = {}
+        if self.has_experts:
+            experts = self._n_experts
+            widths = {name: (experts,) for name in ("router_logits", "probabilities")}
+            widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
+        for site in sorted(tensors.keys() & widths):
+            tensor, chosen = tensors[site], site == "chosen"
+            right = tensor.is_floating_point() != chosen and tensor.ndim > 0 and tensor.shape[-1] in widths[site]
+            if right and chosen and tensor.numel():
+                low, high = torch.stack(tensor.aminmax()).tolist()
+                right = 0 <= low and high < widths["probabilities"][0]
+            if not right:
+                meant = "numbers of the chosen experts" if chosen else f"one number for each of {widths[site][0]}"
+                raise UnsupportedModelError(
+                    f"{self.where}: HookPoint {self.routing_names[site]} of the router has {tensor.dtype} "
+                    f"{list(tensor.shape)}, expected {meant}, so router weights are not known."
+                )
+
+    @property
+    def _n_experts(self) -> int:
+        """Number of experts that a router chooses from."""
+        mlp = self.block.mlp
+        if self.api != "TransformerBridge":
+            return len(mlp.experts)
+        experts = _inner(mlp.original_component.experts)
+        stacked = getattr(experts, "gate_up_proj", getattr(experts, "up_proj", None))
+        return len(experts) if stacked is None else len(stacked)
 
     def score_scale(self) -> float:
         """Scale of attention scores, read from the attention module.
@@ -475,13 +695,26 @@ class BoundLayer:
                     return float(value) ** power
         return float(self.hooked.cfg.d_head) ** -0.5
 
-    def query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
+    def query_keys(self, dtype: torch.dtype, *, exact: bool = True) -> QueryKeyWeights:
         """Weights of queries and keys, detached; key heads are repeated for the heads that share them.
 
+        Args:
+            dtype: Dtype of the weights.
+            exact: Whether attention reads its input through queries, keys and values alone, of which these are the weights. Else a
+                gate may read it too, and weights of latent attention are products of its matrices, without the scales of the norms
+                in between.
+
         Raises:
-            UnsupportedModelError: if attention has no W_Q and W_K by head.
+            UnsupportedModelError: if attention has no W_Q and W_K by head, or for a gate.
         """
         attn = self.block.attn
+        if exact and self.gate_name is not None:
+            raise UnsupportedModelError(
+                f"{self.where}: the gate of its attention reads the residual stream, too, and has no edges of its own. Use "
+                "estimates or patches of heads, without edges."
+            )
+        if self.is_latent and not exact:
+            return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
         with suppress(AttributeError):
             weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
@@ -494,6 +727,9 @@ class BoundLayer:
             return tensor.detach().to(dtype).repeat_interleave(len(weights[0]) // len(tensor), dim=0)
 
         (w_q, w_k), held = weights, (bias(attn, "b_Q"), bias(attn, "b_K"))
+        if len(w_q) == 2 * int(self.hooked.cfg.n_heads):  # each head's gate comes after its query
+            w_q, held = w_q[::2], (None if held[0] is None else held[0][::2], held[1])
+            weights = [w_q, w_k]
         b_q, b_k = (
             by_head(weight.new_zeros(len(weight), weight.shape[-1]) if shown is None else shown)
             for weight, shown in zip(weights, held, strict=True)
@@ -535,17 +771,20 @@ def _read_linears(*modules: Any) -> list[Linear]:
 
 
 def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtype) -> FeedForward:
-    gate, up, down = linears
-    w_gate, w_in, w_out = (_tensor(linear.weight, dtype) for linear in (gate, up, down))
+    *gates, up, down = linears
+    w_in, w_out = (_tensor(linear.weight, dtype) for linear in (up, down))
     d_mlp, d_model = w_out.shape
-    b_in, b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, gate))
-    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, w_gate, b_gate)
+    b_in, *b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, *gates))
+    gate = (_tensor(gates[0].weight, dtype), *b_gate) if gates else ()
+    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, *gate)
 
 
 def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-    """Experts of Mixtral and Qwen: gate_up_proj [expert 2 d_mlp d_model], the gate first; no biases."""
-    pairs = zip(_tensor(experts.gate_up_proj, dtype), _tensor(experts.down_proj, dtype), strict=True)
-    of_experts = ((*gate_up.chunk(2, dim=0), down) for gate_up, down in pairs)
+    """Experts with gate_up_proj [expert 2 d_mlp d_model], the gate first, or up_proj [expert d_mlp d_model]; no biases."""
+    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", False)
+    stacks = (_tensor(experts.gate_up_proj if gated else experts.up_proj, dtype), _tensor(experts.down_proj, dtype))
+    pairs = zip(*(stack.mT if transposed else stack for stack in stacks), strict=True)
+    of_experts = ((*up.chunk(1 + gated, dim=0), down) for up, down in pairs)
     return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
 
 

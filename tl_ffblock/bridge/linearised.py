@@ -144,6 +144,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
         roles = (step.operation.norm for step in bound.program if isinstance(step.operation, Normalise))
         roles = (role for role in roles if not (stream_alone and role in _READ_BY_BRANCHES))
         names_of_layer = {bound.norm_modules[role] or "" for role in roles}
+        if bound.is_latent and not stream_alone:
+            names_of_layer.add(bound.latent_norm)
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -215,15 +217,17 @@ class _Linearised:
         if self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
             after(layer.name("attn.hook_k"), Tensor.detach)
+            if layer.gate_name is not None:
+                after(layer.gate_name, Tensor.detach)
         # HookedTransformer's HookPoint of the feed-forward's output is after the norm of its branch, if there is one.
         hidden = not self.on_bridge and layer.order in ("sandwich", "norm_after")
         if self.rules.direct:
             self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
-            if site in cache.keeps:
-                after(name, cache.keep(site, number))
+            if site in cache.keeps or (site == "gate" and "value" in cache.keeps):
+                after(name, cache.keep(site, number, layer))
         if "z_made" in cache.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
-            self.fittings.before(layer.values_name, cache.keep("z_made", number))
+            self.fittings.before(layer.values_name, cache.keep("z_made", number, layer))
         if layer.has_feed_forward:
             if "ff_in" in cache.keeps:
                 self._ff_input(layer)
@@ -252,6 +256,8 @@ class _Linearised:
         """HookPoints of layer tensors to cache; detached queries and keys have no gradients."""
         sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
         sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+        if layer.gate_name is not None:
+            sites["gate"] = layer.gate_name
         if not self.rules.attention:
             sites |= {site: layer.name(f"attn.hook_{site}") for site in ("q", "k")}
         if layer.adds_attention is not None:
@@ -397,8 +403,11 @@ class _Linearised:
             if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
                 return
         read: dict[str, Tensor] = {}
-        for site, name in layer.routing_names.items():
-            self.fittings.after(name, partial(read.__setitem__, site))
+        for site, name in layer.router_sites.items():
+            if site == "routing":
+                self.fittings.routing(layer, partial(read.__setitem__, site))
+            else:
+                self.fittings.after(name, partial(read.__setitem__, site))
         mlp = layer.name("mlp")
 
         def form(y: Tensor) -> Tensor:
@@ -406,7 +415,7 @@ class _Linearised:
             with torch.no_grad():
                 routing = layer.routing_weights(read)
             assert routing is not None, "a layer with experts has a router"
-            experts = _ExpertSum(layer, self.cache, routing.reshape(len(x), -1).to(x.dtype))
+            experts = _ExpertSum(layer, self.cache, routing.detach().reshape(len(x), -1).to(x.dtype))
             if self.rules.feed_forward:
                 return self.cache.carry(mlp, y, experts.linearised(x))
             total = experts.themselves(x.detach())

@@ -32,6 +32,8 @@ KEPT_BYTES = 2**30
 """Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
 
 _LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
+_LATENT = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
+"""Linear modules of multi-head latent attention, beside "o"."""
 _HEAD = ("unembed", "mlm_head")
 # Submodule of attention or feed-forward, by the suffix of its weight and bias (`W_Q`, `b_Q`).
 _ROLES = {"Q": "q", "K": "k", "V": "v", "O": "o", "gate": "gate", "in": "in", "out": "out"}
@@ -41,7 +43,9 @@ _BY_HEAD = {
     **dict.fromkeys(("b_Q", "b_K", "b_V"), "(head e) -> head e"),
 }
 SHARED_EXPERT = ("gate_proj", "up_proj", "down_proj")
-"""Linear modules of a shared expert, which every token passes through."""
+"""Linear modules of a shared expert, which every token passes through; one without a gate has the last two."""
+SHARED_EXPERTS = ("shared_expert", "shared_experts")
+"""Attributes of mixtures with their shared expert."""
 _PLAIN_FORWARDS: frozenset[Callable[..., Tensor]] = frozenset((nn.Linear.forward, Conv1D.forward))
 _INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest accepted relative difference of the responses of a quantised module and of its dequantised weight; `_HALF` for half
@@ -195,7 +199,15 @@ def matrix(part: Any, name: str) -> Tensor:
     Args:
         part: Attention or feed-forward of a layer, of any API.
         name: "W_Q", "W_K", "W_V", "W_O", "W_in", "W_gate" or "W_out".
+
+    Raises:
+        UnsupportedModelError: for latent attention, whose queries, keys and values are products of several matrices.
     """
+    if "kv_b_proj" in part._modules:
+        raise UnsupportedModelError(
+            f"{part.name}: latent attention has no {name}; its queries, keys and values are made of latent vectors. Use estimates or "
+            "patches of heads, without edges."
+        )
     linear = _linear_of_part(part, name)
     if linear is not None:
         return _by_head(part, name, linear.weight)
@@ -213,6 +225,8 @@ def has_matrix(part: Any, name: str) -> bool:
 
 def bias(part: Any, name: str) -> Tensor | None:
     """Effective bias of attention or a feed-forward ("b_Q" ... "b_out"), in TransformerLens's layout; None if there is none."""
+    if "kv_b_proj" in part._modules:  # a bridge of latent attention raises an error for any of these names
+        return getattr(unwrapped(part._modules["o"]), "bias", None) if name == "b_O" else None
     linear = _linear_of_part(part, name)
     if linear is not None:
         return None if linear.bias is None else _by_head(part, name, linear.bias)
@@ -254,18 +268,18 @@ def _by_head(part: Any, name: str, tensor: Tensor) -> Tensor:
 
 
 def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
-    """Linear modules that are not components: fused projections, of which a bridge runs split copies, and shared experts'."""
-    found: dict[str, nn.Module | None] = {}
+    """Further linear modules: those of latent attention, fused projections, of which a bridge runs split copies, and shared experts'."""
+    found: dict[str, nn.Module | None] = {name: owner._modules[name] for name in _LATENT if name in owner._modules}
     if "split_qkv_matrix" in vars(owner):
         found["qkv"] = owner._modules.get("qkv")
     original: Any = unwrapped(owner)
     fused = vars(owner).get("fused_attr")
     if fused is not None:
         found[fused] = getattr(original, fused, None)
-    shared = original._modules.get("shared_expert")
-    if shared is not None:
-        expert: Any = unwrapped(shared)
-        found |= {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
+    for shared in SHARED_EXPERTS:
+        if original._modules.get(shared) is not None:
+            expert: Any = unwrapped(getattr(original, shared))
+            found |= {f"{shared}.{name}": getattr(expert, name, None) for name in SHARED_EXPERT}
     return found
 
 
@@ -281,7 +295,7 @@ def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[T
 
 def _is_copied(name: str) -> bool:
     part, _, role = name.rpartition(".")
-    return part.endswith(tuple(_LINEARS)) and role not in _LINEARS[part.rpartition(".")[2]]
+    return part.endswith(tuple(_LINEARS)) and role not in (*_LINEARS[part.rpartition(".")[2]], *_LATENT)
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.layers import BoundLayer
 from tl_ffblock.bridge.linears import plain_tensors, refuse_unreadable, responses_of
 from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_device, weights_on_device
-from tl_ffblock.bridge.refusals import active_dropout, refuse
+from tl_ffblock.bridge.refusals import refuse, refuse_modes
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
 from tl_ffblock.layer.fast.buffers import HeadProducts
 from tl_ffblock.layer.positions import layer_number, several
@@ -301,10 +301,12 @@ def identify(model: Any) -> Model:
     A `Model` is returned unchanged.
 
     Raises:
-        InputError: if it is not a TransformerLens model, or has active dropout.
+        InputError: if it is not a TransformerLens model, for autocast, or in training mode with active dropout or gradient
+            checkpointing.
         UnsupportedModelError: if it cannot be decomposed, with the reason.
     """
     if isinstance(model, Model):
+        refuse_modes(model.hooked)
         return model
     names = {c.__name__ for c in type(model).__mro__}
     if "RemoteBridge" in names:
@@ -315,11 +317,7 @@ def identify(model: Any) -> Model:
             f"model is of type {type(model).__name__}; expected a TransformerLens model: TransformerBridge "
             "(TransformerBridge.boot_transformers(name)), HookedTransformer or HookedEncoder."
         )
-    dropout = active_dropout(model)
-    if dropout is not None:
-        raise InputError(
-            f"model is in training mode: its dropout ({dropout}) would change every number. Call model.eval() first."
-        )
+    refuse_modes(model)
     cfg = model.cfg
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)

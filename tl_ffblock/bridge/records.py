@@ -137,11 +137,13 @@ class _Collector:
         after_use = site == "pattern" and self._attended
         if after_use:
             tensor = tensor.clone() if self._used_pattern is None else self._used_pattern
-        given, tensor = tensor, one_for_all_heads(site, tensor)
+        layer, given = self._model.layers[self.layer], tensor
+        arranged = layer.arranged(site, given)
+        tensor = one_for_all_heads(site, arranged)
         size = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
-        in_graph = tensor is given and tensor.requires_grad and self._spec.rows is None and not after_use
+        in_graph = tensor is arranged and tensor.requires_grad and self._spec.rows is None and not after_use
         kept = self._tensors[site] = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
-        onward = kept.reshape(tensor.shape).clone() if in_graph else None
+        onward = layer.restored(site, kept.reshape(tensor.shape).clone(), given) if in_graph else None
         self._pending[self.layer] = set(self.names) - set(self._tensors)
         if not self._pending[self.layer]:
             tensors, self._tensors = self._tensors, {}
@@ -207,7 +209,9 @@ def collecting(
         fit(model.hooked.embed.register_forward_pre_hook(records.embeds, with_kwargs=True))
         for collector in collectors:
             for site, name in collector.names.items():
-                fit(LastCallback(model.hook_point(name), partial(collector.receive, site)))
+                receive = partial(collector.receive, site)
+                of_router = site == "routing"
+                fit(model.layers[collector.layer].on_routing(receive) if of_router else LastCallback(model.hook_point(name), receive))
         stack.enter_context(shown(model, pattern=True, rows=spec.rows if by_rows else None, by_rows=by_rows))
         yield records
 
@@ -245,6 +249,7 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(layer, block, tensors, spec.rows),
+        gate=layer.gate(tensors["gate"]) if "gate" in tensors else None,
         routing=layer.routing_weights(tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},

@@ -13,8 +13,8 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from tl_ffblock.bridge.families import FAMILIES, supported
-from tl_ffblock.bridge.offloaded import has_lost_weights
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.bridge.offloaded import has_lost_weights, weight_on_device
+from tl_ffblock.errors import InputError, UnsupportedModelError
 
 # Beginning of the architecture's name, an option in words, and a test of a Hugging Face configuration for it.
 _IGNORED_OPTIONS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
@@ -113,15 +113,44 @@ def refuse(model: Any, architecture: str) -> None:
         raise UnsupportedModelError(reason)
 
 
-def active_dropout(model: nn.Module) -> str | None:
+def refuse_modes(model: nn.Module) -> None:
+    """Refuse modes of torch and of the model in which its numbers change, or its layers run twice.
+
+    Raises:
+        InputError: for autocast, and for training mode with active dropout or checkpointed layers.
+    """
+    first = weight_on_device(model)
+    devices = {"cpu"} | (set() if first is None or first.is_meta else {first.device.type})
+    if any(torch.is_autocast_enabled(device) for device in devices):
+        raise InputError("autocast is on: expected a single dtype. Call outside of torch.autocast.")
+    dropout = _active_dropout(model)
+    if dropout is not None:
+        raise InputError(
+            f"model is in training mode: its dropout ({dropout}) would change every number. Call model.eval() first."
+        )
+    for name, module in _wrapped_modules(model):
+        if module.training and vars(module).get("gradient_checkpointing", False):
+            raise InputError(
+                f"model is in training mode with gradient checkpointing (on {name or 'the model'}): its layers would run again in the "
+                "backward pass, without the callbacks of this call. Call model.eval(), or "
+                "model.original_model.gradient_checkpointing_disable() first."
+            )
+
+
+def _wrapped_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Modules of the model that a bridge wraps, or of the model itself, with their names there."""
+    for name, module in getattr(model, "original_model", model).named_modules():
+        yield name.replace("._original_component", ""), module
+
+
+def _active_dropout(model: nn.Module) -> str | None:
     """First module with active dropout or noise, with its setting; None if there is none.
 
     Training mode is not enough: many models have no dropout, or one of 0.
     """
-    for name, module in getattr(model, "original_model", model).named_modules():
+    for place, module in _wrapped_modules(model):
         if not module.training:
             continue
-        place = name.replace("._original_component", "")
         if isinstance(module, _DropoutNd):
             if module.p > 0:
                 return f"{place}, p={module.p:g}"
@@ -162,9 +191,6 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
         )
     if "mlp" not in children and not attn_only:
         yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
-    attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in children else set()
-    if any("MLA" in name for name in attention):
-        yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its contributions cannot be certified."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "

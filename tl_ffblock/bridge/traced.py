@@ -11,7 +11,7 @@ The rules have to be active both times. Therefore layers run twice only without 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import CheckpointError, checkpoint, set_checkpoint_early_stop
 from transformers import Cache
 
 from tl_ffblock.bridge.attention import runs_by_rows, shown
@@ -113,12 +113,12 @@ class Traced:
                 cache = GradientCache(self.cache.size, biases=self.cache.biases)
                 stack.enter_context(linearised(self.model, self.rules, cache))
                 stack.enter_context(shown(self.model, pattern="pattern" in self.cache.keeps, by_rows=self.by_rows))
-            found = torch.autograd.grad(
+            found = _derivatives(
+                self.model,
                 tensor,
                 leaves,
                 gradient.to(tensor),
                 retain_graph=again,
-                allow_unused=True,
                 is_grads_batched=gradient.ndim > tensor.ndim,
                 materialize_grads=True,
             )
@@ -261,6 +261,23 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
     return known[rules]
 
 
+def _derivatives(model: Model, tensor: Tensor, leaves: Sequence[Tensor], *gradient: Tensor, **options: Any) -> Any:
+    """Derivatives of a tensor by leaves; None or zero for those that it does not depend on.
+
+    Raises:
+        InputError: if the user's own checkpoints run parts of the model again.
+    """
+    try:
+        return torch.autograd.grad(tensor, leaves, *gradient, allow_unused=True, **options)
+    except RuntimeError as error:
+        if not (isinstance(error, CheckpointError) or "torch.utils.checkpoint" in str(error)):
+            raise
+        raise InputError(
+            f"{model.name}: a module of it runs again in the backward pass (torch.utils.checkpoint), without the callbacks of this "
+            "call. Remove its checkpoint for this call; checkpoint=True saves the same memory."
+        ) from error
+
+
 def _refuse_unused_dials(traced: Traced) -> None:
     """Refuse a model whose logits do not depend on a gate: it ignores the output of a HookPoint.
 
@@ -268,7 +285,7 @@ def _refuse_unused_dials(traced: Traced) -> None:
         CaptureError: with the terms of these gates.
     """
     places, gates = list(traced.cache.gates), list(traced.cache.gates.values())
-    slopes = torch.autograd.grad(traced.logits.sum(), gates, allow_unused=True)
+    slopes = _derivatives(traced.model, traced.logits.sum(), gates)
     unused = [place for place, slope in zip(places, slopes, strict=True) if slope is None]
     if unused:
         names = ", ".join(f"{place.kind} {place.name or place.layer}" for place in unused)
@@ -279,17 +296,14 @@ def _refuse_unused_dials(traced: Traced) -> None:
 
 
 def _refuse_other_gradients(model: Model) -> None:
-    """Refuse backward hooks, which would change attributions without a warning, and autocast and inference tensors."""
+    """Refuse backward hooks, which would change attributions without a warning, and inference tensors."""
     for name, module in model.hooked.named_modules():
         if module._backward_hooks or module._backward_pre_hooks:
             raise InputError(
                 f"{model.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
                 "attributed. Remove it, model.reset_hooks(), or call outside of its context."
             )
-    parameter = model.parameter
-    if torch.is_autocast_enabled(parameter.device.type):
-        raise InputError("autocast is on: expected a single dtype. Call outside of torch.autocast.")
-    if parameter.is_inference():
+    if model.parameter.is_inference():
         raise InputError(
             f"{model.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
         )

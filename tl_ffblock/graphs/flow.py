@@ -439,7 +439,7 @@ class LayerFlow:
         read = draft.vectors[reads][0]
         node = self._node("qkv", ".qkv", "input of queries, keys and values")
         qkv = draft.sum(node, read, self.by_read, {reads: read})
-        z = einsum(record.pattern[:, i], record.head_values, "head key, key head e -> head e")
+        z = record.gated(einsum(record.pattern, record.head_values, "head query key, key head e -> query head e"))[i]
         written = einsum(z, record.block.attention.w_o, "head e, head e d -> head d")
         shown = largest(written.norm(dim=-1), self.pruning.heads)
         hidden = _hidden(len(written), shown)
@@ -457,9 +457,10 @@ class LayerFlow:
         own = weights.w_k[head] @ weights.b_q[head]
         node = self._node("query", f"H{head}.q", f"head {head}: query", head=head, index=i)
         query = draft.sum(node, from_read + own, None, {qkv: from_read}, own=own, unit="query")
-        contributions = attended[:, None] * (record.head_values[:, head] @ w_o)
+        values = record.head_values[:, head] if record.gate is None else record.head_values[:, head] * record.gate[i, head]
+        contributions = attended[:, None] * (values @ w_o)
         shown = largest(attended, self.pruning.values)
-        values = []
+        written_by: list[int] = []
         for j in shown.tolist():
             score, weight, of = self._score(head, j), float(attended[j]), f"of {draft.labels[j]!r} at {j}"
             at = {"head": head, "index": j, "position": j}
@@ -467,10 +468,10 @@ class LayerFlow:
             node = self._node("key", f"H{head}.k", f"head {head}: key {of}", coefficient=score, **at)
             key = draft.scale(node, answered, None, (query, float("nan") if score is None else score, "score"))
             node = self._node("value", f"H{head}.v", f"head {head}: value {of}", coefficient=weight, **at)
-            values.append(draft.scale(node, contributions[j], by, (key, weight, "attention")))
+            written_by.append(draft.scale(node, contributions[j], by, (key, weight, "attention")))
         hidden = _hidden(len(attended), shown)
         node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=int(hidden.sum()))
-        return draft.sum(node, written, by, self._written(values), rest=contributions[hidden].sum(dim=0))
+        return draft.sum(node, written, by, self._written(written_by), rest=contributions[hidden].sum(dim=0))
 
     def _read_at(self, j: int) -> Float[Tensor, " d"]:
         x, norm = self.record.resid_pre[j], self.record.block.attn_norm
@@ -488,7 +489,8 @@ class LayerFlow:
         draft, record, by = self.draft, self.record, self.by[step.scope]
         attention = record.block.attention
         w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
-        constant = (record.pattern[:, draft.position].sum(dim=-1)[:, None] * record.block.value_constant).flatten()
+        constant = record.pattern.sum(dim=-1).T[..., None] * record.block.value_constant
+        constant = record.gated(constant)[draft.position].flatten()
         shown = self.pruning.shown(coefficients, w_o.norm(dim=-1), self.pruning.rows)
         hidden = _hidden(len(coefficients), shown)
         rest, of_biases = (part[hidden] @ w_o[hidden] for part in (coefficients - constant, constant))

@@ -74,7 +74,8 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> Toke
     known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
     values = torch.stack([records[layer].head_values for layer in run.layers]).cpu()
     slopes = slopes_at_values(known, seen.tokens, seen.read, seen.layer)
-    gradient = torch.einsum("lqhe,lkhe->lhqk", slopes.to(values), values)
+    gated = torch.stack([records[layer].gated(slopes[layer].to(values)) for layer in run.layers]).cpu()
+    gradient = torch.einsum("lqhe,lkhe->lhqk", gated, values)
     labels, causal = run.sequences[0].labels, known.family.causal
     return TokenMaps(
         values=gradient.tril() if causal else gradient,

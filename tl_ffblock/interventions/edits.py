@@ -138,7 +138,8 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     value = record.head_values
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
-    return Edit(contributions.model.layers[record.layer].values_name, query, (cut - z).flatten())
+    change = cut - z if record.gate is None else (cut - z) * record.gate[query]
+    return Edit(contributions.model.layers[record.layer].values_name, query, change.flatten())
 
 
 def _existing(layer: int, query: int, key: int, *runs: Contributions) -> tuple[int, int]:

@@ -104,6 +104,7 @@ def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
         resid_pre=torch.zeros_like(record.resid_pre),
         pattern=record.pattern[chosen],
         value=record.head_values[:, chosen],
+        gate=None if record.gate is None else record.gate[:, chosen],
         query=None,
         key=None,
         edited=False,
@@ -136,14 +137,15 @@ def head_norms(
     buffers, all_products = buffers or Buffers(), products or HeadProducts()
     n_queries, n_keys = len(record.queries) // n_sequences, record.pattern.shape[-1]
     norms = {scope: record.resid_pre.new_zeros(n_sequences, len(heads) + 1, n_queries, n_keys) for scope in scopes}
+    n_heads, w_o = len(record.pattern), record.by_channel.block.attention.w_o
     paths: dict[int, PathCoefficients] = {}  # computed for the first head, used for all
     made: dict[ProductKey, Tensor] = {}
 
     def product(head: int, key: ProductKey, _: Tensor, norms: Sequence[Norm], w: Tensor, *, keep: bool) -> Tensor:
         """The head's slice of the product of all heads."""
         if key not in made:
-            made[key] = all_products.product(key, record.block.attention.w_o, norms, w, keep=keep)
-        return made[key][[head]]
+            made[key] = all_products.product(key, w_o, norms, w, keep=keep)
+        return made[key].unflatten(0, (n_heads, -1))[head]
 
     for channel, head in enumerate(heads):
         part = replace(stack, record=of_heads(record, [head]))

@@ -138,8 +138,11 @@ def attend(record: LayerRecord, *, value_bias: str) -> Parts:
     `F_i(x_j) = sum_h alpha[h,i,j] v[h,j] W_O[h]` with v without its constant, see `token_values`. The constant goes to the bias
     part, times the row sum of the pattern, which is 1 unless there are attention sinks.
     """
-    value, constant = token_values(record, value_bias)
-    written = einsum(value, record.block.attention.w_o, "key head d_head, head d_head d -> head key d")
+    (value, constant), w_o = token_values(record, value_bias), record.block.attention.w_o
+    if w_o.shape[1] == 1:  # many heads of width 1: their vectors at every source token would be larger than the result
+        z = einsum(record.pattern, value[..., 0], "head query key, key head -> query key head")
+        return Parts(z @ w_o[:, 0], attention_bias(record, constant))
+    written = einsum(value, w_o, "key head d_head, head d_head d -> head key d")
     tokens = einsum(record.pattern, written, "head query key, head key d -> query key d")
     return Parts(tokens, attention_bias(record, constant))
 
@@ -285,8 +288,8 @@ class LinearLayer:
         attention: Parts | None = None,
         entering: Parts | None = None,
     ) -> None:
-        self.record = record
-        self.block = record.block
+        self.record = record.by_channel
+        self.block = self.record.block
         self.settings = settings
         # Steps up to the layer's output, which the vjp propagates through.
         self.steps = steps_to_output(record.block.order)
@@ -453,7 +456,12 @@ class LinearLayer:
         w_v = self.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(cotangent), "head query key, query head e -> key head e")
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
-        return einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
+        by_input = einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
+        latent, norm = self.block.attention.latent, self.block.attn_norm
+        if latent is None:
+            return by_input
+        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
+        return LinearNorm.of(latent.norm, x @ latent.w_down, frozen=True).vjp(by_input) @ latent.w_down.T
 
     def vjp_feed_forward(
         self, cotangent: Float[Tensor, "query d"], x: Float[Tensor, "query d"]

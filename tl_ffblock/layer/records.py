@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
-from einops import einsum
+from einops import einsum, rearrange
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -154,16 +154,31 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Latent:
+    """Latent vector from which keys and values are made: `norm(x W_down)` (DeepSeek-AI 2024, arXiv 2405.04434, eq. 9)."""
+
+    w_down: Float[Tensor, "d rank"]
+    norm: Norm
+
+    def __call__(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key rank"]:
+        return self.norm(x @ self.w_down)
+
+
+@dataclass(frozen=True)
 class AttentionWeights:
     """Weights from attention's input to values, and from values to attention's output."""
 
     w_o: Float[Tensor, "head d_head d"]
     b_o: Float[Tensor, " d"]
-    w_v: Float[Tensor, "kv_head d d_head"]
+    w_v: Float[Tensor, "kv_head d_in d_head"]
+    """From attention's input, or from its latent vector."""
     b_v: Float[Tensor, "kv_head d_head"]
+    latent: Latent | None = None
+    """Of multi-head latent attention; the scale of its norm is a constant of the linearised layer, at each source token."""
 
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
-        """Values `x W_V + b_V` of attention's input x."""
+        """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
+        x = x if self.latent is None else self.latent(x)
         return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
 
 
@@ -232,7 +247,7 @@ class Block:
         """Constant part of every value vector, which no token contributes: b_V, and the shift of the norm before attention times W_V."""
         attention, norm = self.attention, self.attn_norm
         constant = attention.b_v
-        if norm is not None:
+        if norm is not None and attention.latent is None:  # RMSNorm before a latent vector has no shift
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 
@@ -287,6 +302,9 @@ class LayerRecord:
     pre_linear: Float[Tensor, "*batch query d_mlp"] | None
     post: Float[Tensor, "*batch query d_mlp"] | None
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
+    gate: Float[Tensor, "*batch query head gated"] | None = None
+    """Gate of attention, by which every query multiplies its weighted values before W_O, one number for each channel of a head or one
+    for all (gated attention, arXiv 2505.06708); a constant of the linearised layer, like the pattern."""
     routing: Float[Tensor, "*batch query expert"] | None = None
     """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
@@ -329,6 +347,34 @@ class LayerRecord:
         """Value vectors of all heads; those of a key-value head are repeated for each head that shares it."""
         shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
         return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
+
+    def gated(self, z: Float[Tensor, "query head d_head"]) -> Float[Tensor, "query head d_head"]:
+        """Weighted values of every query times its gate; unchanged without one."""
+        return z if self.gate is None else z * self.gate
+
+    @cached_property
+    def by_channel(self) -> "LayerRecord":
+        """The same layer without a gate, which becomes part of the pattern; itself without one.
+
+        A channel e of a head is then a head of its own, of width 1, whose weights have any sign:
+
+            sum_j P_ij (g_i * v_j) W_O = sum_e sum_j (P_ij g_ie) v_je W_O[e]
+
+        A gate of one number per head leaves heads as they are. Queries and keys are omitted.
+        """
+        if self.gate is None:
+            return self
+        attention, width = self.block.attention, self.gate.shape[-1]
+        shared = len(attention.w_o) // len(attention.w_v)
+        channels = rearrange(self.gate, "query head e -> head e query 1") * self.pattern[:, None]
+        value, w_o = self.head_values, attention.w_o
+        w_v, b_v = (tensor.repeat_interleave(shared, dim=0) for tensor in (attention.w_v, attention.b_v))
+        if width > 1:
+            value, w_o = rearrange(value, "key head e -> key (head e) 1"), rearrange(w_o, "head e d -> (head e) 1 d")
+            w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
+        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v))
+        pattern = channels.flatten(0, 1)
+        return replace(self, block=block, pattern=pattern, value=value, gate=None, query=None, key=None)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]

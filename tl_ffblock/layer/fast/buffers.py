@@ -88,6 +88,12 @@ class Buffers:
         """Sizes of the work on a device."""
         return self._budget or (ON_CPU if device.type == "cpu" else ON_GPU)
 
+    def gated_rows(self, record: LayerRecord) -> int:
+        """Number of queries whose patterns by channel (`LayerRecord.by_channel`) fit the budget, at least one."""
+        assert record.gate is not None
+        budget = self.budget(record.gate.device).row_bytes
+        return max(1, budget // (record.gate[0].numel() * record.pattern.shape[-1] * record.gate.element_size()))
+
     def reserve(self, key: Hashable, *shape: int, like: Tensor) -> Tensor:
         """Uninitialised memory of a shape, with the dtype and device of `like`."""
         full_key = (key, like.dtype, like.device)
@@ -156,7 +162,8 @@ class Stack:
 def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Settings) -> Iterator[Stack]:
     """Records of a layer in stacks that fit the budget.
 
-    Edited records, and those of a mixture of experts, whose queries go to different experts, have a stack of their own.
+    Edited records, those of gated attention, whose patterns by channel are large, and those of a mixture of experts, whose queries go
+    to different experts, have a stack of their own.
 
     Args:
         records: Records by number of the sequence. Those of a batch are not split into sequences first if that can be avoided.
@@ -181,7 +188,8 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
 
 
 def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
-    return record.edited or settings.method == "captum" or not isinstance(record.block.feed_forward, FeedForward)
+    one = record.edited or settings.method == "captum" or record.gate is not None
+    return one or not isinstance(record.block.feed_forward, FeedForward)
 
 
 KEPT_BYTES = 256 * 2**20

@@ -332,6 +332,7 @@ class NormsOfPairs:
         *,
         residual: bool = True,
     ) -> None:
+        stack = replace(stack, record=stack.record.by_channel)
         self.record = stack.record
         self.settings = settings
         self.scopes = scopes
@@ -531,12 +532,35 @@ def norms_of_stack(
     """
     if settings.method == "captum":
         norms = norms_of_vectors(stack.record, settings, scopes)
+    elif stack.record.gate is not None and len(stack.record.queries) > (rows := buffers.gated_rows(stack.record)):
+        norms = _in_chunks(stack, settings, scopes, buffers, products, rows)
     else:
         of_pairs = NormsOfPairs(stack, settings, scopes, buffers, products.product)
         values = of_pairs.measure()
         sums = Aggregate(stack, settings, of_pairs.pair_rows).parts(scopes)
         norms = _norms_of_parts(stack.record, {scope: sums[scope] for scope in scopes}, values)
     return norms.each(lambda table: table.view(stack.n_sequences, -1, *table.shape[1:]))
+
+
+def _in_chunks(
+    stack: Stack, settings: Settings, scopes: tuple[str, ...], buffers: Buffers, products: HeadProducts, n_rows: int
+) -> ContributionNorms:
+    """The same for one sequence, some queries at a time: its patterns by channel have the size of a head's times d_head."""
+    chunks = []
+    for start in range(0, len(stack.record.queries), n_rows):
+        rows = stack.record.rows(slice(start, start + n_rows))
+        chunks.append(norms_of_stack(Stack((0,), rows), settings, scopes, buffers, products).each(lambda table: table[0]))
+    return _joined(chunks)
+
+
+def _joined(chunks: Sequence[ContributionNorms]) -> ContributionNorms:
+    """Norms of consecutive queries as one."""
+    return ContributionNorms(
+        *(
+            {scope: torch.cat([of_chunk[scope] for of_chunk in of_field]) for scope in of_field[0]}
+            for of_field in zip(*(vars(chunk).values() for chunk in chunks), strict=True)
+        )
+    )
 
 
 def norms_of_vectors(
@@ -555,10 +579,8 @@ def norms_of_vectors(
         rows = record.rows(slice(start, start + queries_at_once))
         parts = LinearLayer(rows, settings).parts(scopes)
         values = {scope: parts[scope].tokens.norm(dim=-1) for scope in scopes}
-        chunks.append(vars(_norms_of_parts(rows, {scope: parts[scope] for scope in scopes}, values)))
-    return ContributionNorms(
-        **{name: {scope: torch.cat([chunk[name][scope] for chunk in chunks]) for scope in scopes} for name in chunks[0]}
-    )
+        chunks.append(_norms_of_parts(rows, {scope: parts[scope] for scope in scopes}, values))
+    return _joined(chunks)
 
 
 def _norms_of_parts(record: LayerRecord, parts: Mapping[str, Parts], values: dict[str, Tensor]) -> ContributionNorms:
@@ -588,6 +610,7 @@ class Aggregate(LinearLayer):
     """
 
     def __init__(self, stack: Stack, settings: Settings, rows: PairRows | None) -> None:
+        stack = replace(stack, record=stack.record.by_channel)
         super().__init__(stack.record, settings, _tokens_sum(stack, settings), alone(stack.record.tensor(INPUT)))
         self.rows = rows
         self.paths = {} if rows is None else rows.paths  # computed once
@@ -692,14 +715,15 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     These channels replace the "key" axis. The jvp then gives vectors that check every norm of that token, of whole
     contributions and through heads. They do not depend on edits.
     """
-    record, n_keys = replace(stack.record, edited=False), stack.record.pattern.shape[-1]
+    n_heads, record = len(stack.record.pattern), replace(stack.record.by_channel, edited=False)
+    n_keys = record.pattern.shape[-1]
     sequences = torch.arange(stack.n_sequences, device=record.queries.device)
     sequences = sequences.repeat_interleave(len(record.queries) // stack.n_sequences)
     values = token_values(record, settings.value_bias)[0][key::n_keys]
     written = einsum(values, record.block.attention.w_o, "sequence head e, head e d -> sequence head d")
     through_heads = record.pattern[:, :, key].T[:, :, None] * written[sequences]
-    if not by_head:
-        through_heads = through_heads.sum(dim=1, keepdim=True)
+    n_parts = n_heads if by_head else 1
+    through_heads = through_heads.unflatten(1, (n_parts, -1)).sum(dim=2)
     x, none = record.tensor(INPUT), torch.zeros_like(through_heads)
     own = x * (record.queries == key + n_keys * sequences)[:, None]  # numbered over all sequences
     attention = Parts(torch.cat([through_heads, none[:, :1]], dim=1), torch.zeros_like(x))

@@ -52,10 +52,23 @@ _SIZES: Mapping[str, Any] = {
     **dict.fromkeys(("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len", "context_length"), 48),
     **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 64),
-    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
-    **{"q_lora_rank": 16, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "sliding_window": 4},
-    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "mamba_d_state": 8, "mamba_d_ssm": 64, "state_size": 8},
-    **{"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_chunk_size": 8, "chunk_size": 8},
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 12,
+    "qk_rope_head_dim": 4,
+    "sliding_window": 4,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "mamba_d_state": 8,
+    "mamba_d_ssm": 64,
+    "state_size": 8,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+    "chunk_size": 8,
 }
 _DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _KINDS = ("layer_types", "mlp_layer_types", "layers_block_type")
@@ -74,8 +87,15 @@ _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "NemotronHForCausalLM": {"mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "ssm_state_size": 8},
     "RecurrentGemmaForCausalLM": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 4},
     "Zamba2ForCausalLM": {
-        "attention_hidden_size": 64, "attention_head_dim": 16, "num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_headdim": 16,
-        "layers_block_type": ["linear_attention", "hybrid"], "hybrid_layer_ids": [1], "adapter_rank": 4, "kv_channels": 8,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+        "num_key_value_heads": 4,
+        "n_mamba_heads": 4,
+        "mamba_headdim": 16,
+        "layers_block_type": ["linear_attention", "hybrid"],
+        "hybrid_layer_ids": [1],
+        "adapter_rank": 4,
+        "kv_channels": 8,
     },
 }
 # Further rows of an architecture: options of published checkpoints with a form of their own.
@@ -241,7 +261,9 @@ def _in_process(name: str, changes: Mapping[str, Any]) -> Row:
     process.start()
     sender.close()
     try:
-        row: Row = receiver.recv() if receiver.poll(SECONDS) else {"status": "fault", "reason": f"over {SECONDS} seconds"}
+        row: Row = (
+            receiver.recv() if receiver.poll(SECONDS) else {"status": "fault", "reason": f"over {SECONDS} seconds"}
+        )
     except EOFError:
         row = {"status": "fault", "reason": "its process ended"}
     process.kill()
@@ -305,7 +327,9 @@ _ERRORS = ("maps, float32", "maps, float64", "logit, float32", "logit, float64")
 
 def _errors(row: Row) -> list[str]:
     found = [row[dtype] for dtype in TOLERANCE]
-    held = [[scientific(each[what], 1) if isinstance(each, dict) else "–" for each in found] for what in ("maps", "logit")]
+    held = [
+        [scientific(each[what], 1) if isinstance(each, dict) else "–" for each in found] for what in ("maps", "logit")
+    ]
     return [f"`{row['order']}`", *held[0], *held[1]]
 
 

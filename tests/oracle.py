@@ -147,7 +147,9 @@ class Attention:
         gate = torch.ones(1) if self.gate is None else self.gate
         gate = gate.expand(*self.pattern.shape[1::-1], value.shape[-1]).to(value)
         by_token = torch.einsum("hij,ihe,hje,hed->ijd", self.pattern, gate, value, self.out_weight)
-        by_bias = torch.einsum("hi,ihe,he,hed->id", self.pattern.sum(-1), gate, constant, self.out_weight) + self.out_bias
+        by_bias = (
+            torch.einsum("hi,ihe,he,hed->id", self.pattern.sum(-1), gate, constant, self.out_weight) + self.out_bias
+        )
         return torch.cat([by_token, by_bias[:, None]], dim=1)
 
 

@@ -80,8 +80,17 @@ _GRANITE = {
 
 _LATENT = {  # values narrower than queries, and another rank
     **_BASE,
-    **dict(num_key_value_heads=N_HEADS, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6),
-    **dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1),
+    **dict(
+        num_key_value_heads=N_HEADS,
+        q_lora_rank=10,
+        kv_lora_rank=12,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=4,
+        v_head_dim=6,
+    ),
+    **dict(
+        n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1
+    ),
     **dict(n_group=2, topk_group=1, routed_scaling_factor=1.7),
 }
 
@@ -126,7 +135,9 @@ _LIST = (
         dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, **_GQA, **_WIDE_HEAD),
     ),
     Family("minimax_m2", "MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_MIXTRAL, **_WIDE_HEAD}),
-    Family("phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"),
+    Family(
+        "phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"
+    ),
     Family("deepseek_v2", "DeepseekV2ForCausalLM", "DeepseekV2Config", {**_LATENT, "q_lora_rank": None}),
     Family("deepseek_v3", "DeepseekV3ForCausalLM", "DeepseekV3Config", _LATENT),
     Family("glm4_moe_lite", "Glm4MoeLiteForCausalLM", "Glm4MoeLiteConfig", _LATENT),
@@ -135,7 +146,15 @@ _LIST = (
         "afmoe",
         "AfmoeForCausalLM",
         "AfmoeConfig",
-        dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1, sliding_window=4, **_GQA, **_WIDE_HEAD),
+        dict(
+            num_experts=4,
+            num_experts_per_tok=2,
+            moe_intermediate_size=24,
+            num_dense_layers=1,
+            sliding_window=4,
+            **_GQA,
+            **_WIDE_HEAD,
+        ),
     ),
     Family(
         "laguna",

@@ -27,7 +27,11 @@ CANNOT = {"gptj", "falcon", "bloom", "gpt_neo", "xglm", "mpt", "codegen", "opena
 LATENT_OR_GATED = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "afmoe", "laguna", "qwen3_next"}
 """Their bridges have values and gates in forward functions of their own, which running by rows would replace."""
 OFTEN = ("llama", "gpt2", "mistral", "gpt_neox", "gemma2", "gpt_oss", "bert", "gpt_bigcode")
-FAMILIES = [f if f in OFTEN else pytest.param(f, marks=pytest.mark.slow) for f in tiny.ALL_FAMILIES if f not in CANNOT | LATENT_OR_GATED]
+FAMILIES = [
+    f if f in OFTEN else pytest.param(f, marks=pytest.mark.slow)
+    for f in tiny.ALL_FAMILIES
+    if f not in CANNOT | LATENT_OR_GATED
+]
 SDPA = ("bert", "roberta", "opt", "nanochat")
 """Bridges that leave attention to Hugging Face, which runs sdpa where it was loaded so."""
 

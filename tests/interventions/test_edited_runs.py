@@ -295,4 +295,6 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
 
     step = 1e-3 if any_family in FLOAT32_ROUTERS else 1e-4
     quotient = (nudged(step) - nudged(-step)) / (2 * step)
-    torch.testing.assert_close(float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family in FLOAT32_ROUTERS])
+    torch.testing.assert_close(
+        float(gradient.reshape(N, -1)[2, 3]), quotient, **QUOTIENT[any_family in FLOAT32_ROUTERS]
+    )

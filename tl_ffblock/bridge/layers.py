@@ -266,7 +266,11 @@ class BoundLayer:
         routing = {}
         if self.has_experts:
             again = {site: name for site, name in self.router_sites.items() if site != "routing"}
-            routing = again | {"routed": self.name("mlp.hook_in")} if of_cache and self._called_experts is not None else self.router_sites
+            routing = (
+                again | {"routed": self.name("mlp.hook_in")}
+                if of_cache and self._called_experts is not None
+                else self.router_sites
+            )
         return self.sites | routing | {site: self._query_or_key(site) for site in extra}
 
     @cached_property
@@ -470,14 +474,18 @@ class BoundLayer:
     def _latent_attention(self, dtype: torch.dtype) -> AttentionWeights:
         """Weights of multi-head latent attention: values are `norm(x W_down) W_up` (arXiv 2405.04434, eq. 9 to 11)."""
         attn, sizes = self.block.attn, _inner(self.block.attn)
-        down, up, out = _read_linears(*(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj", "o")))
+        down, up, out = _read_linears(
+            *(_inner(getattr(attn, name)) for name in ("kv_a_proj_with_mqa", "kv_b_proj", "o"))
+        )
         if any(linear.bias is not None and bool(linear.bias.any()) for linear in (down, up)):
             raise UnsupportedModelError(
                 f"{self.where}: its latent vector or its values have a bias, which is not a known form of latent attention."
             )
         w_o = rearrange(_tensor(out.weight, dtype), "(head e) d -> head e d", e=sizes.v_head_dim)
         # Of every head the key's part without rotation comes first.
-        w_v = rearrange(_tensor(up.weight, dtype), "rank (head e) -> head rank e", head=len(w_o))[..., -sizes.v_head_dim :]
+        w_v = rearrange(_tensor(up.weight, dtype), "rank (head e) -> head rank e", head=len(w_o))[
+            ..., -sizes.v_head_dim :
+        ]
         latent = Latent(_tensor(down.weight[:, : sizes.kv_lora_rank], dtype), self.norm(self.latent_norm, dtype))
         b_o = _bias(out.bias, w_o.shape[-1:], w_o)
         return AttentionWeights(w_o, b_o, w_v, w_o.new_zeros(w_o.shape[:2]), latent)
@@ -653,14 +661,14 @@ class BoundLayer:
         widths: dict[str, tuple[int, ...]] = {}
         if self.has_experts:
             experts = self._n_experts
-            widths = {name: (experts,) for name in ("router_logits", "probabilities")}
+            widths = dict.fromkeys(("router_logits", "probabilities"), (experts,))
             widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
         for site in sorted(tensors.keys() & widths):
             tensor, chosen = tensors[site], site == "chosen"
             right = tensor.is_floating_point() != chosen and tensor.ndim > 0 and tensor.shape[-1] in widths[site]
             if right and chosen and tensor.numel():
                 low, high = torch.stack(tensor.aminmax()).tolist()
-                right = 0 <= low and high < widths["probabilities"][0]
+                right = low >= 0 and high < widths["probabilities"][0]
             if not right:
                 meant = "numbers of the chosen experts" if chosen else f"one number for each of {widths[site][0]}"
                 raise UnsupportedModelError(

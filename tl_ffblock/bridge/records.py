@@ -211,7 +211,11 @@ def collecting(
             for site, name in collector.names.items():
                 receive = partial(collector.receive, site)
                 of_router = site == "routing"
-                fit(model.layers[collector.layer].on_routing(receive) if of_router else LastCallback(model.hook_point(name), receive))
+                fit(
+                    model.layers[collector.layer].on_routing(receive)
+                    if of_router
+                    else LastCallback(model.hook_point(name), receive)
+                )
         stack.enter_context(shown(model, pattern=True, rows=spec.rows if by_rows else None, by_rows=by_rows))
         yield records
 

@@ -457,7 +457,9 @@ class LayerFlow:
         own = weights.w_k[head] @ weights.b_q[head]
         node = self._node("query", f"H{head}.q", f"head {head}: query", head=head, index=i)
         query = draft.sum(node, from_read + own, None, {qkv: from_read}, own=own, unit="query")
-        values = record.head_values[:, head] if record.gate is None else record.head_values[:, head] * record.gate[i, head]
+        values = (
+            record.head_values[:, head] if record.gate is None else record.head_values[:, head] * record.gate[i, head]
+        )
         contributions = attended[:, None] * (values @ w_o)
         shown = largest(attended, self.pruning.values)
         written_by: list[int] = []

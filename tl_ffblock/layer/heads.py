@@ -145,7 +145,7 @@ def head_norms(
         """The head's slice of the product of all heads."""
         if key not in made:
             made[key] = all_products.product(key, w_o, norms, w, keep=keep)
-        return made[key].unflatten(0, (n_heads, -1))[head]
+        return made[key].view(n_heads, -1, *made[key].shape[1:])[head]
 
     for channel, head in enumerate(heads):
         part = replace(stack, record=of_heads(record, [head]))

@@ -670,7 +670,7 @@ def secant(value: Float[Tensor, "*shape"], x: Float[Tensor, "*shape"]) -> Float[
 def _linearised(
     value: Tensor, vjp: Callable[..., tuple[Tensor, ...]], inputs: list[Tensor], *constants: Tensor
 ) -> Tensor:
-    return _Linearised.apply(value, vjp, len(inputs), *inputs, *constants)  # type: ignore[no-untyped-call]
+    return _Linearised.apply(value, vjp, len(inputs), *inputs, *constants)
 
 
 class _Linearised(torch.autograd.Function):

@@ -549,7 +549,9 @@ def _in_chunks(
     chunks = []
     for start in range(0, len(stack.record.queries), n_rows):
         rows = stack.record.rows(slice(start, start + n_rows))
-        chunks.append(norms_of_stack(Stack((0,), rows), settings, scopes, buffers, products).each(lambda table: table[0]))
+        chunks.append(
+            norms_of_stack(Stack((0,), rows), settings, scopes, buffers, products).each(lambda table: table[0])
+        )
     return _joined(chunks)
 
 
@@ -723,7 +725,7 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     written = einsum(values, record.block.attention.w_o, "sequence head e, head e d -> sequence head d")
     through_heads = record.pattern[:, :, key].T[:, :, None] * written[sequences]
     n_parts = n_heads if by_head else 1
-    through_heads = through_heads.unflatten(1, (n_parts, -1)).sum(dim=2)
+    through_heads = rearrange(through_heads, "query (part e) d -> query part e d", part=n_parts).sum(dim=2)
     x, none = record.tensor(INPUT), torch.zeros_like(through_heads)
     own = x * (record.queries == key + n_keys * sequences)[:, None]  # numbered over all sequences
     attention = Parts(torch.cat([through_heads, none[:, :1]], dim=1), torch.zeros_like(x))

@@ -92,6 +92,8 @@ class RunSequence:
     """Tokens as text."""
     queries: tuple[int, ...]
     """Positions of the rows, in the given order and with repetitions."""
+    given: str = ""
+    """The text that was tokenised; empty if token ids were given."""
 
     @property
     def ascending(self) -> list[int]:
@@ -363,6 +365,23 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     if not texts:
         return tuple(str(token) for token in tokens.tolist())
     return tuple(f"token {id}" if text is None else text for id, text in zip(tokens.tolist(), texts, strict=True))
+
+
+def prompt_of(model: Model, sequence: RunSequence) -> str:
+    """The prompt as it was before tokenisation; of token ids the text that all of them decode to together.
+
+    Special tokens that the tokenizer adds around a text are not in it. Without a tokenizer it is the ids, separated by spaces.
+    """
+    if sequence.given:
+        return sequence.given
+    texts = _texts(model, sequence.tokens)
+    if not texts or None in texts:
+        return " ".join(sequence.labels)
+    before, after = (marks.tolist() for marks in marks_around(model))
+    ids = sequence.tokens.tolist()
+    ids = ids[len(before) :] if ids[: len(before)] == before else ids
+    ids = ids[: len(ids) - len(after)] if after and ids[-len(after) :] == after else ids
+    return str(tokenizer_of(model.hooked).decode(ids, clean_up_tokenization_spaces=False))
 
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:

@@ -370,18 +370,18 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
 def prompt_of(model: Model, sequence: RunSequence) -> str:
     """The prompt as it was before tokenisation; of token ids the text that all of them decode to together.
 
-    Special tokens that the tokenizer adds around a text are not in it. Without a tokenizer it is the ids, separated by spaces.
+    A first [CLS] or start token is not in the text of ids, nor is an encoder's last [SEP]. Without a tokenizer, or with ids outside
+    its vocabulary, the text is the labels, separated by spaces.
     """
     if sequence.given:
         return sequence.given
-    texts = _texts(model, sequence.tokens)
+    texts, tokenizer = _texts(model, sequence.tokens), tokenizer_of(model.hooked)
     if not texts or None in texts:
         return " ".join(sequence.labels)
-    before, after = (marks.tolist() for marks in marks_around(model))
     ids = sequence.tokens.tolist()
-    ids = ids[len(before) :] if ids[: len(before)] == before else ids
-    ids = ids[: len(ids) - len(after)] if after and ids[-len(after) :] == after else ids
-    return str(tokenizer_of(model.hooked).decode(ids, clean_up_tokenization_spaces=False))
+    first = ids[0] in (tokenizer.bos_token_id, tokenizer.cls_token_id)
+    last = not model.family.causal and ids[-1] in (tokenizer.sep_token_id, tokenizer.eos_token_id)
+    return str(tokenizer.decode(ids[first : len(ids) - last], clean_up_tokenization_spaces=False))
 
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:

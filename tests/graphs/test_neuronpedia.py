@@ -40,7 +40,7 @@ def attributed(text: Any = None, target: Any = 7) -> ffb.Attribution:
 class Quoted:
     """A target with the marks that pages split labels at."""
 
-    name = 'f of "a" (p=2)'
+    name = 'f of "<b>" (p=2)'
 
     def __call__(self, logits: Any) -> Any:
         return logits[:, -1, 7]
@@ -57,6 +57,9 @@ GRAPHS: dict[str, Callable[[], Any]] = {
         target=ffb.direction(torch.ones(model_of("gpt2").cfg.d_model), layer=1)
     ).graph(),
     "a difference": lambda: (attributed() - attributed(tiny.tokens("gpt2", N).flip(0))).graph(),
+    "tokens with marks": lambda: replace(
+        attributed().graph(), labels=("<s>", "<img src=x>", "&lt;", '"\\n"', "\U0001f999")
+    ),
     "a flow graph of two targets": lambda: ffb.flow_graph(
         model_of("gpt2"), tiny.tokens("gpt2", N), layers=[0, 1], target=[7, 9], position=2
     ),
@@ -87,7 +90,9 @@ def test_a_file_is_as_pages_read_it(name: str, tmp_path: Path) -> None:
     assert all(0 <= each["ctx_idx"] < len(graph.labels) and isinstance(each["feature"], int) for each in nodes)
     (target,) = [each for each in nodes if each["feature_type"] == "logit"]
     label = re.fullmatch(r'Output "([^"]+)" \(p=nan\)', target["clerp"])
-    assert label is not None and label[1].replace("\u201d", '"') == metadata["info"]["target"] == graph.targets[0].name
+    assert label is not None and metadata["info"]["target"] == graph.targets[0].name
+    assert label[1].translate(str.maketrans("\u201d\u2039\u203a", '"<>')) == graph.targets[0].name
+    assert not any(mark in each["clerp"] for each in nodes for mark in "<>&")  # pages set it as HTML
     assert {each["layer"] for each in nodes if each["feature_type"] == "embedding"} <= {"E"}
     assert int(target["layer"]) == 1 + max(
         int(each["layer"]) for each in nodes if each != target and each["layer"] != "E"
@@ -275,6 +280,8 @@ def test_components_without_positions_are_refused(tmp_path: Path) -> None:
     ).edges
     with pytest.raises(InputError, match="have no position.*Circuit.to_mib_json"):
         to_neuronpedia(edges, tmp_path / "graph.json")
+    with pytest.raises(InputError, match="have no position.*Circuit.to_mib_json"):
+        to_neuronpedia(ffb.Circuit.full(model_of("gpt2")), tmp_path / "graph.json")
     assert not list(tmp_path.iterdir())
 
 
@@ -294,6 +301,6 @@ def test_numbers_that_json_has_not_are_refused(number: float, tmp_path: Path) ->
         to_neuronpedia(
             replace(graph, nodes=(replace(graph.nodes[0], shares=(number,)), *graph.nodes[1:])), tmp_path / "a"
         )
-    with pytest.raises(InputError, match=rf"attribution of \S+ is {number}"):
+    with pytest.raises(InputError, match=rf"attribution of \S+ -> \S+ is -?{number}"):
         to_neuronpedia(replace(graph, weights=graph.weights * number), tmp_path / "a")
     assert not list(tmp_path.iterdir())

@@ -34,14 +34,17 @@ REQUIRED = {
 }
 """Required fields of the file, and of its nodes and links."""
 _TYPES = {"token": "embedding", "target": "logit"}
+# Both pages set labels as HTML in a tooltip: a token such as <s> would be markup there.
+_AS_TEXT = str.maketrans({"<": "\u2039", ">": "\u203a", "&": "\uff06"})
 
 
 @strict
 def to_neuronpedia(graph: Graph, path: str | os.PathLike[str], *, slug: str = "graph") -> Path:
     """Write a graph of components at positions, for its first target. Pruned edges are omitted.
 
-    The target's label ends in "(p=nan)", since a target is not a token with a probability. A flow graph, which has no node for
-    its target, gets one without links. circuit-tracer's page shows no node of a prompt of one token.
+    The target's label ends in "(p=nan)", since a target is not a token with a probability. Labels have ‹ and › for < and >. A
+    flow graph, which has no node for its target, gets one without links. circuit-tracer's page shows no node of a prompt of one
+    token.
 
     Args:
         graph: From `ffb.attribute(..., of="graph").graph()`, or a flow graph.
@@ -57,14 +60,14 @@ def to_neuronpedia(graph: Graph, path: str | os.PathLike[str], *, slug: str = "g
             f"slug={brief(slug)}: expected ASCII letters, digits, '-', '_' and '.', since pages use it in an address."
         )
     nodes = _with_positions(graph)
-    links = [
+    links: list[dict[str, Any]] = [
         {"source": nodes[edge.source].label(), "target": nodes[edge.target].label(), "weight": edge.shares[0]}
         for edge in graph.edges
         if edge.source in nodes and edge.target in nodes
     ]
     numbers = [
         *((node.label(), node.shares[0]) for node in nodes.values()),
-        *(tuple(link.values())[1:] for link in links),
+        *((f"{link['source']} -> {link['target']}", link["weight"]) for link in links),
     ]
     if wrong := [(name, number) for name, number in numbers if not math.isfinite(number)]:
         raise InputError(f"the attribution of {wrong[0][0]} is {wrong[0][1]}: expected a finite number.")
@@ -90,16 +93,16 @@ def _with_positions(graph: Graph) -> dict[int, Component]:
     Raises:
         InputError: if components have no positions, or if the graph has no target.
     """
-    if not graph.targets:
-        raise InputError(
-            "this graph has no target, so its edges have no weights: pass target= to the call that returns it."
-        )
     nodes = {number: node for number, node in enumerate(graph.nodes) if node.kind != PRUNED}
     without = [node.name for node in nodes.values() if node.position is None and node.kind != "target"]
     if without:
         raise InputError(
             f"{type(graph).__name__}: components such as {without[0]} have no position, which the file needs for every node. Write "
             "an attribution graph; for circuits use Circuit.to_mib_json."
+        )
+    if not graph.targets:
+        raise InputError(
+            "this graph has no target, so its edges have no weights: pass target= to the call that returns it."
         )
     if all(node.kind != "target" for node in nodes.values()):
         nodes[len(graph.nodes)] = Component(name="target", kind="target", shares=(graph.targets[0].value,))
@@ -109,7 +112,7 @@ def _with_positions(graph: Graph) -> dict[int, Component]:
 def _nodes(graph: Graph, nodes: Mapping[int, Component]) -> Iterator[dict[str, Any]]:
     """Nodes of the file. Their numbers in the graph are their features, so that no two nodes are one feature."""
     last = max((node.layer for node in nodes.values() if node.layer is not None and node.kind != "target"), default=0)
-    target = graph.targets[0].name.replace('"', "\N{RIGHT DOUBLE QUOTATION MARK}")
+    target = graph.targets[0].name.replace('"', "\u201d")
     for number, node in nodes.items():
         if node.kind == "target":
             layer, position, label = str(last + 1), _read_at(graph, number), f'Output "{target}" (p=nan)'
@@ -124,7 +127,7 @@ def _nodes(graph: Graph, nodes: Mapping[int, Component]) -> Iterator[dict[str, A
             "ctx_idx": position,
             "feature_type": _TYPES.get(node.kind, node.kind),
             "jsNodeId": f"{layer}_{node.label()}",
-            "clerp": label,
+            "clerp": label.translate(_AS_TEXT),
             "attribution": node.shares[0],
             "is_target_logit": node.kind == "target",
         }

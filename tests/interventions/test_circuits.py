@@ -14,7 +14,8 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import TOYS, Case, model_of
+from tests.cases import TOYS, Case, identify, model_of
+from tests.tolerances import FLOAT32
 from tl_ffblock.bridge import edge_ablation
 from tl_ffblock.errors import CompletenessError, InputError, MapFileError, ScopeKeyError, UnsupportedModelError
 from tl_ffblock.graphs import Circuit
@@ -126,6 +127,58 @@ def test_a_circuit_is_the_run_whose_split_inputs_are_the_sums_that_it_says(famil
         torch.testing.assert_close(found, expected, **EXACT)
         seen.append(float(found))
     assert len({round(value, 6) for value in seen}) == 3
+
+
+POSITIONS: dict[str, Callable[[Any], Any]] = {
+    "gpt2": lambda model: model.transformer.wpe.weight[:6],
+    "gpt_neo": lambda model: model.transformer.wpe.weight[:6],
+    "opt": lambda model: model.model.decoder.embed_positions.weight[2:8],
+    "xglm": lambda model: model.model.embed_positions.weights[2:8],
+    "llama": lambda model: torch.zeros(6, 32),
+}
+"""Position embeddings of six tokens, from the weights of the Hugging Face model."""
+
+
+@pytest.mark.parametrize("family", POSITIONS)
+def test_position_embeddings_are_the_weights(family: str) -> None:
+    """Of every family that adds them; none where positions are rotations."""
+    model = model_of(family)
+    found = edge_ablation.EdgeAblation.of(identify(model)).position_embeddings(pair(family)[0])
+    torch.testing.assert_close(found, POSITIONS[family](model.original_model).detach(), **FLOAT32)
+
+
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("ablation", ["zero", "mean"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_position_embeddings_may_be_kept(family: str, ablation: Any) -> None:
+    """As in EAP-IG, where only token embeddings are ablated; a model that adds no position embeddings has one result."""
+    by_hand, model, (clean, corrupted) = ByHand(family), Case(family).model(torch.float64), pair(family)
+    positions = POSITIONS[family](model.original_model).detach().double()
+    outputs, _ = by_hand.run(corrupted, {}, None)
+    outputs["L0.resid"] = outputs["L0.resid"] - positions
+    ablated = {name: output.mean(dim=1, keepdim=True).expand_as(output) for name, output in outputs.items()}
+    if ablation == "zero":
+        ablated = {name: torch.zeros_like(output) for name, output in outputs.items()}
+    ablated["L0.resid"] = ablated["L0.resid"] + positions
+    circuit = drawn(model, 0.5)
+    expected = TARGET(by_hand.run(clean, ablated, circuit)[1])
+    given: Any = dict(target=TARGET, ablation=ablation, position_embeddings="kept")
+    found = ffb.run_circuit(model, clean, corrupted, circuit, **given)
+    torch.testing.assert_close(found, expected, **EXACT)
+    without = ffb.run_circuit(model, clean, corrupted, circuit, **{**given, "position_embeddings": "ablated"})
+    assert (abs(float(found - without)) > 1e-6) is (family != "llama")
+    table = ffb.circuit_faithfulness(model, clean, corrupted, [circuit], **given)
+    torch.testing.assert_close(table.values[0], expected, **EXACT)
+    assert table.ablation == f"{ablation}, position embeddings kept"
+
+
+def test_corrupted_prompts_have_the_same_position_embeddings() -> None:
+    """So that keeping them changes nothing."""
+    model, (clean, corrupted) = model_of("gpt2"), pair("gpt2")
+    given = (model, clean, corrupted, drawn(model, 0.5), TARGET)
+    kept, ablated = (ffb.run_circuit(*given, position_embeddings=name) for name in ("kept", "ablated"))
+    assert torch.equal(kept, ablated)
+    assert ffb.circuit_faithfulness(*given, position_embeddings="kept").ablation == "corrupted"
 
 
 @pytest.mark.usefixtures("float64_throughout")
@@ -364,6 +417,18 @@ def test_mib_files(family: str, tmp_path: Path) -> None:
             Circuit.from_mib_json(tmp_path / "split.json", model)
 
 
+@pytest.mark.parametrize("neurons", [[True] * 32, [False] * 32])
+def test_dimensions_of_a_mib_file_without_effect(neurons: list[bool], tmp_path: Path) -> None:
+    """All dimensions of a sender, and none of one without edges in the circuit, are what a circuit of edges means."""
+    model = model_of("gpt2")
+    circuit = Circuit.of(model, [("L0H1", "target")] if all(neurons) else [("L0.mlp", "target")])
+    path = circuit.to_mib_json(tmp_path / "circuit.json", model)
+    held = json.loads(path.read_text())
+    held["nodes"]["a0.h1"]["neurons"] = neurons
+    path.write_text(json.dumps(held))
+    assert list(Circuit.from_mib_json(path, model)) == list(circuit)
+
+
 class Given:
     """What refused calls are made of."""
 
@@ -432,6 +497,8 @@ REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
     "a file of something else": (lambda g: g.read('{"edges": {}}'), MapFileError, "no cfg, nodes"),
     "a file of another model": (lambda g: g.read(FOREIGN), MapFileError, "has no edge m9->logits"),
     "a file of a larger model": (lambda g: g.read(FOREIGN.replace("{}", '{"n_layers": 12}', 1)), MapFileError, "is of a model with n_layers 12: expected 3"),
+    "a file of a parallel model": (lambda g: g.read(FOREIGN.replace("{}", '{"parallel_attn_mlp": true}', 1)), MapFileError, "parallel_attn_mlp True: expected False"),
+    "edges of some dimensions": (lambda g: g.read(FOREIGN.replace('"nodes": {}', '"nodes": {"m9": {"neurons": [true, false]}}')), MapFileError, "m9 has edges in the circuit with only some dimensions"),
     "membership as a text": (lambda g: g.read(FOREIGN.replace("true", '"false"')), MapFileError, "in_graph 'false'; expected a finite number, and true or false"),
     "a score of text": (lambda g: g.read(FOREIGN.replace("1,", '"1",')), MapFileError, "has score '1'"),
     "a score that is not a number": (lambda g: g.read(FOREIGN.replace("1,", "NaN,")), MapFileError, "has score nan"),

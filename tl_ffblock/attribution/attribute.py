@@ -22,7 +22,7 @@ from tl_ffblock.attribution.signed_maps import PREFIX, signed_maps
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts, positions_read
 from tl_ffblock.bridge.attention import by_rows_differs
 from tl_ffblock.bridge.gradient_cache import Kind
-from tl_ffblock.bridge.inputs import Batch, memory_given_back
+from tl_ffblock.bridge.inputs import Batch, memory_given_back, prompt_of
 from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.memory import Asked, fitted
@@ -328,8 +328,9 @@ class Shares:
             sums["position"] = residual[0] - sums["token"] - sums["token type"]
         biases = {place: self._cut(gate) for place, gate in self.back.gates.items() if place.kind == "bias"}
         edits = {place: float(self.back.gates[place][self.index].sum()) for place in self.traced.cache.edited}
+        sequence = run.sequences[self.traced.batch.numbers[self.index]]
         result = kind(
-            labels=run.sequences[self.traced.batch.numbers[self.index]].labels,
+            labels=sequence.labels,
             target=begin.words[self.index],
             quantity=begin.name,
             rules=self.traced.rules.name,
@@ -347,6 +348,7 @@ class Shares:
             parts=dict(self._parts()),
             model=run.model.name,
             fingerprint=run.model.fingerprint,
+            prompt=prompt_of(run.model, sequence),
         )
         certificate = self._certificate(result, difference_of_logits)
         certificate.refuse(run.model.name, self.traced.rules.name)

@@ -38,7 +38,7 @@ _COLUMNS: dict[MapsOf, str] = {"residual": "flowing at", "heads": "written at", 
 """What the column of a token map stands for."""
 _ARITHMETIC = Arithmetic(
     same=("rules", "n_layers", "part_names", "edit_layers"),
-    joined=("labels", "quantity", "model", "fingerprint"),
+    joined=("labels", "quantity", "model", "fingerprint", "prompt"),
     numbers=("value", "first_order", "tokens", "positions", "token_types", "residual", "edits", "parts"),
     rows=("bias_names", "bias_layers", "bias_shares"),
 )
@@ -92,6 +92,8 @@ class Attribution(Result):
     """Kind of the target, without its tokens: "logit difference"."""
     fingerprint: str = ""
     """Fingerprint of the model's weights; empty if it is not known."""
+    prompt: str = ""
+    """The prompt before tokenisation; empty in files of earlier versions."""
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -292,6 +294,7 @@ class Attribution(Result):
             size=self.total_size(),
             rtol=self.certificate.rtol if self.certificate is not None else _RTOL_OF_COMBINED,
             certificate=repr(self.certificate or "no certificate: a difference or a mean"),
+            prompt=self.prompt,
         )
         return attribution_graph(flows).prune(keep)
 

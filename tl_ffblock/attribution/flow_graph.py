@@ -12,7 +12,7 @@ from tl_ffblock.attribution.attribute import KEEPS, AttributeOptions, Shares, op
 from tl_ffblock.attribution.attribution import Attribution
 from tl_ffblock.attribution.certificate import relative
 from tl_ffblock.attribution.targets import Cotangents, Direction, Target, cotangents, for_prompts
-from tl_ffblock.bridge.inputs import memory_given_back
+from tl_ffblock.bridge.inputs import memory_given_back, prompt_of
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.linearised import RULES
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, Tokens
@@ -108,6 +108,7 @@ def _graph(run: Run, shared: list[Propagated], row: int, pruning: Pruning) -> Fl
     return FlowGraph(
         model=run.model.name,
         labels=draft.labels,
+        prompt=prompt_of(run.model, run.sequences[0]),
         position=row,
         layers=run.layers,
         targets=tuple(

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.edited import RUN_BYTES, logits_under
 from tl_ffblock.bridge.layers import BoundLayer, QueryKeyWeights
+from tl_ffblock.bridge.linearised import adds_position_embeddings, token_embedding_name
 from tl_ffblock.bridge.linears import matrix
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import read_out
@@ -149,6 +150,17 @@ class EdgeAblation:
         logits = self._run(tokens, read)
         senders = read.differences[0]
         return SenderOutputs(senders if ablated_outputs is None else senders + ablated_outputs, logits[0])
+
+    @torch.no_grad()
+    def position_embeddings(self, tokens: Int[Tensor, " pos"]) -> Float[Tensor, "pos d"]:
+        """Position embeddings of a prompt [pos d]: its first residual stream minus its token embeddings; 0 if the model adds none."""
+        model = self.model
+        read: dict[str, Tensor] = {}
+        names = (token_embedding_name(model), model.layers[0].sites["resid_pre"])
+        hooks = [(name, lambda x, hook=None, name=name: read.update({name: x[0].detach()})) for name in names]
+        logits_under(model, tokens[None], hooks)
+        of_tokens, stream = (read[name].to(model.working_dtype) for name in names)
+        return stream - of_tokens if adds_position_embeddings(model) else torch.zeros_like(stream)
 
     @torch.no_grad()
     def logits(

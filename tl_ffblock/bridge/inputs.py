@@ -92,6 +92,8 @@ class RunSequence:
     """Tokens as text."""
     queries: tuple[int, ...]
     """Positions of the rows, in the given order and with repetitions."""
+    given: str = ""
+    """The text that was tokenised; empty if token ids were given."""
 
     @property
     def ascending(self) -> list[int]:
@@ -363,6 +365,23 @@ def label(model: Model, tokens: Int[Tensor, " pos"]) -> tuple[str, ...]:
     if not texts:
         return tuple(str(token) for token in tokens.tolist())
     return tuple(f"token {id}" if text is None else text for id, text in zip(tokens.tolist(), texts, strict=True))
+
+
+def prompt_of(model: Model, sequence: RunSequence) -> str:
+    """The prompt as it was before tokenisation; of token ids the text that all of them decode to together.
+
+    A first [CLS] or start token is not in the text of ids, nor is an encoder's last [SEP]. Without a tokenizer, or with ids outside
+    its vocabulary, the text is the labels, separated by spaces.
+    """
+    if sequence.given:
+        return sequence.given
+    texts, tokenizer = _texts(model, sequence.tokens), tokenizer_of(model.hooked)
+    if not texts or None in texts:
+        return " ".join(sequence.labels)
+    ids = sequence.tokens.tolist()
+    first = ids[0] in (tokenizer.bos_token_id, tokenizer.cls_token_id)
+    last = not model.family.causal and ids[-1] in (tokenizer.sep_token_id, tokenizer.eos_token_id)
+    return str(tokenizer.decode(ids[first : len(ids) - last], clean_up_tokenization_spaces=False))
 
 
 def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:

@@ -159,6 +159,11 @@ def token_embedding_name(model: Model) -> str:
     return {"TransformerBridge": "embed.hook_out", "HookedTransformer": "hook_embed"}.get(model.api, "embed.hook_embed")
 
 
+def adds_position_embeddings(model: Model) -> bool:
+    """Whether the model adds position embeddings to its token embeddings, which rotary and ALiBi models do not."""
+    return getattr(model.hooked.cfg, "positional_embedding_type", None) not in _NOT_ADDED
+
+
 @dataclass(frozen=True)
 class _Linearised:
     model: Model
@@ -180,7 +185,7 @@ class _Linearised:
         positional = getattr(self.model.hooked.cfg, "positional_embedding_type", None)
         for kind, names in _TERMS:
             name = next((name for name in names if name in self.model.hook_points), "")
-            if kind == "position" and positional in _NOT_ADDED:
+            if kind == "position" and not adds_position_embeddings(self.model):
                 continue
             if name:
                 self.fittings.before(name, self.cache.measured(Place(kind, EMBEDDING, "")))

@@ -308,8 +308,12 @@ def open_run(
         raise InputError("cache is of one forward pass, expected its token tensor and not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
+    run = run_of_batches(known, batches, queries, **options)
+    texts: Any = [input] if isinstance(input, str) else input
+    if not isinstance(texts, Tensor) and isinstance(texts[0], str):
+        run.sequences = tuple(replace(each, given=text) for each, text in zip(run.sequences, texts, strict=True))
     return replace(
-        run_of_batches(known, batches, queries, **options),
+        run,
         layers=select_layers(known, layers),
         single=is_single(input),
         extra=frozenset(extra),

@@ -79,6 +79,7 @@ class Flows:
     size: float
     rtol: float
     certificate: str
+    prompt: str = ""
 
 
 def attribution_graph(flows: Flows) -> AttributionGraph:
@@ -200,6 +201,7 @@ class _Draft:
         return AttributionGraph(
             model=self.flows.model,
             labels=self.flows.labels,
+            prompt=self.flows.prompt,
             targets=(self.flows.target,),
             nodes=tuple(
                 Component(**node, shares=(share,), own_shares=(own,))

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.bridge.edge_ablation import EdgeAblation
-from tl_ffblock.bridge.model import identify, refuse_other_model
+from tl_ffblock.bridge.model import Model, identify, refuse_other_model
 from tl_ffblock.errors import InputError, MapFileError, brief
 from tl_ffblock.files import read_json, write_atomically
 from tl_ffblock.graphs.edge_estimates import RECEIVERS, SENDERS, EdgeGraph, edge_components
@@ -341,9 +341,7 @@ class Circuit(EdgeGraph):
         touched = {"logits", *self.components}
         senders = {node.eap_name: node.name for node in self.nodes if node.kind in SENDERS} | {"logits": "logits"}
         nodes = {name: {"in_graph": component in touched} for name, component in senders.items()}
-        cfg = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
-        cfg["parallel_attn_mlp"] = known.family.order == "parallel"
-        content = json.dumps({"cfg": cfg, "nodes": nodes, "edges": edges})
+        content = json.dumps({"cfg": _mib_cfg(known), "nodes": nodes, "edges": edges})
         return write_atomically(path, content.encode("utf-8"))
 
     @classmethod
@@ -363,8 +361,7 @@ class Circuit(EdgeGraph):
         """
         full, known = cls.full(model), identify(model)
         cfg, held = _mib_edges(Path(path))
-        sizes = {"n_layers": known.n_layers, "n_heads": known.n_heads, "d_model": known.sizes.d_model}
-        for name, own in sizes.items():
+        for name, own in _mib_cfg(known).items():
             if cfg.get(name, own) != own:
                 raise MapFileError(
                     f"{path} is of a model with {name} {brief(cfg[name])}: expected {own}, as in {full.model}."
@@ -463,6 +460,12 @@ def _keys(whole: Circuit, *, absolute: bool) -> Float[np.ndarray, " edge"]:
     return (scores.abs() if absolute else scores).numpy()
 
 
+def _mib_cfg(model: Model) -> dict[str, int | bool]:
+    """The model's entries of "cfg"."""
+    sizes = {"n_layers": model.n_layers, "n_heads": model.n_heads, "d_model": model.sizes.d_model}
+    return {**sizes, "parallel_attn_mlp": model.family.order == "parallel"}
+
+
 def _mib_edges(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float, bool]]]:
     """Sizes of a file's model, and by edge its score and whether it is in the circuit."""
     content = read_json(path)
@@ -480,4 +483,13 @@ def _mib_edges(path: Path) -> tuple[Mapping[str, Any], dict[str, tuple[float, bo
                 "true or false."
             )
         held[name] = number, inside
+    senders = {name.partition("->")[0] for name, (_, inside) in held.items() if inside}
+    for name in senders & set(content["nodes"]):
+        node = content["nodes"][name]
+        kept = node.get("neurons", []) if isinstance(node, Mapping) else []
+        if not isinstance(kept, list) or not all(kept):
+            raise MapFileError(
+                f'{path}: {name} has edges in the circuit with only some dimensions of its output ("neurons"); expected whole edges, '
+                "as EAP-IG chooses them by edges or nodes."
+            )
     return content["cfg"], held

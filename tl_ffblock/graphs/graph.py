@@ -207,6 +207,8 @@ class Graph(Result):
     """Sum of absolute weights of the kept edges, relative to all edges."""
     rules: str = "path"
     """Rules of the derivatives: "path", "patching" or "gradient"."""
+    prompt: str = ""
+    """The prompt before tokenisation; empty in files of earlier versions, and for pairs of prompts."""
 
     UNPRUNED: ClassVar[tuple[str, ...]] = ()
     """Fields that a pruned graph does not have."""
@@ -244,7 +246,8 @@ class Graph(Result):
             frame["tokens"] = frame["tokens"].map(" ".join)
         for column, name in _BY_TARGET.items():
             if column in frame:
-                table = pd.DataFrame(frame.pop(column).tolist())
+                rows = frame.pop(column).tolist()  # "pruned" has no ranks
+                table = pd.DataFrame([row or (float("nan"),) * max(map(len, rows)) for row in rows])
                 table = table.set_axis(self._by_target(name)[: table.shape[1]], axis=1)
                 frame = frame.join(table.loc[:, ~table.columns.duplicated()])
         return frame

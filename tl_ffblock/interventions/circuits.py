@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.attribution.targets import Target, of_logits, words_of
-from tl_ffblock.bridge.edge_ablation import EdgeAblation, SenderOutputs
+from tl_ffblock.bridge.edge_ablation import EdgeAblation
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.graphs.circuit import Circuit, kept_edges
@@ -36,6 +36,8 @@ from tl_ffblock.signatures import strict
 Ablation: TypeAlias = Literal["corrupted", "zero", "mean"]
 """What receivers read from ablated edges: the sender's output for the corrupted prompt, zero, or its mean over all positions of
 all corrupted prompts."""
+PositionEmbeddings: TypeAlias = Literal["ablated", "kept"]
+"""Whether an ablated edge from the embeddings loses position embeddings too, or only token embeddings, as in EAP-IG."""
 _AT_ONCE = 128
 """Number of edges per batch of masks."""
 
@@ -187,6 +189,7 @@ def run_circuit(
     target: Target,
     *,
     ablation: Ablation = "corrupted",
+    position_embeddings: PositionEmbeddings = "ablated",
     progress: bool = True,
 ) -> Float[Tensor, " pair"]:
     """Target of every clean prompt with all edges outside a circuit ablated [pair].
@@ -198,6 +201,8 @@ def run_circuit(
         circuit: The edges that are kept.
         target: A metric, a token, or a function of logits to one number per row.
         ablation: What receivers read from ablated edges: "corrupted", "zero" or "mean".
+        position_embeddings: Whether zero and mean ablation of the embeddings include position embeddings, "ablated", or only token
+            embeddings, "kept". Corrupted prompts have the same position embeddings.
         progress: Whether a long call shows a progress bar.
 
     Returns:
@@ -208,7 +213,7 @@ def run_circuit(
         UnsupportedModelError: for a model whose edges cannot be ablated.
         CompletenessError: if the full circuit does not give the clean logits, or the empty one the ablated logits.
     """
-    runs = _Pairs.open(model, clean, corrupted, target, ablation)
+    runs = _Pairs.open(model, clean, corrupted, target, ablation, position_embeddings)
     kept = kept_edges(runs.edges, circuit)[None]
     return torch.stack([pair.values(kept)[0] for pair in runs.counted(shown=progress)])
 
@@ -222,6 +227,7 @@ def circuit_faithfulness(
     target: Target,
     *,
     ablation: Ablation = "corrupted",
+    position_embeddings: PositionEmbeddings = "ablated",
     progress: bool = True,
 ) -> CircuitFaithfulness:
     """Faithfulness of circuits over pairs of prompts, and CMD and CPR over circuit sizes (Mueller et al. 2025, MIB-style).
@@ -233,6 +239,7 @@ def circuit_faithfulness(
         circuits: One or several circuits; `Circuit.by_size(edges)` returns those of MIB's sizes.
         target: As in `run_circuit`.
         ablation: As in `run_circuit`.
+        position_embeddings: As in `run_circuit`.
         progress: Whether a long call shows a progress bar.
 
     Returns:
@@ -244,7 +251,7 @@ def circuit_faithfulness(
     chosen = [circuits] if isinstance(circuits, Circuit) else list(circuits)
     if not chosen or not all(isinstance(circuit, Circuit) for circuit in chosen):
         raise InputError(f"circuits={brief(circuits)}: expected one or more circuits, such as Circuit.by_size(edges).")
-    runs = _Pairs.open(model, clean, corrupted, target, ablation)
+    runs = _Pairs.open(model, clean, corrupted, target, ablation, position_embeddings)
     kept = torch.stack([kept_edges(runs.edges, circuit) for circuit in chosen])
     masks = torch.cat([kept, torch.zeros_like(kept[:1])])
     rows = [(pair.values(masks), pair.clean_value, pair.gaps, pair.words) for pair in runs.counted(shown=progress)]
@@ -257,7 +264,7 @@ def circuit_faithfulness(
     return CircuitFaithfulness(
         model=runs.edges.model.name,
         target=words[0] if len(set(words)) == 1 else runs.metric.name,
-        ablation=ablation,
+        ablation=f"{ablation}, position embeddings kept" if runs.positions_kept else ablation,
         n_edges=torch.tensor([circuit.n_edges for circuit in chosen]),
         n_possible=int(runs.edges.possible.sum()),
         values=table[:-1],
@@ -456,10 +463,18 @@ class _Pairs:
     metric: Metric
     ablation: Ablation
     single: bool
+    positions_kept: bool = False
+    """Whether ablated edges from the embeddings have the prompt's position embeddings."""
 
     @classmethod
     def open(
-        cls, model: Any, clean: Prompts, corrupted: Prompts | None, target: Target, ablation: Ablation
+        cls,
+        model: Any,
+        clean: Prompts,
+        corrupted: Prompts | None,
+        target: Target,
+        ablation: Ablation,
+        position_embeddings: PositionEmbeddings = "ablated",
     ) -> "_Pairs":
         """Checked input of a call.
 
@@ -476,7 +491,7 @@ class _Pairs:
         metric = of_logits(target, known, len(given))
         tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(given)]
         pairs = [(first, None if corrupted is None else second) for first, second in tokens]
-        return cls(edges, pairs, metric, ablation, single)
+        return cls(edges, pairs, metric, ablation, single, position_embeddings == "kept" and ablation != "corrupted")
 
     def __iter__(self) -> Iterator[_Pair]:
         means = self._means() if self.ablation == "mean" else None
@@ -485,6 +500,8 @@ class _Pairs:
             other = self.edges.outputs(clean.flip(0) if corrupted is None else corrupted)
             ablated = other.senders if means is None else means.expand_as(own.senders)
             ablated = torch.zeros_like(own.senders) if self.ablation == "zero" else ablated
+            if self.positions_kept:
+                ablated = torch.cat([ablated[:1] + self.edges.position_embeddings(clean), ablated[1:]])
             gaps = self.edges.check(clean, own, other, None if self.ablation == "corrupted" else ablated)
             metric = self.metric.of_prompt(CleanRun(number, clean, own.logits))
             values = _read(metric, torch.stack([own.logits, other.logits]))
@@ -501,9 +518,13 @@ class _Pairs:
 
     def _means(self) -> Float[Tensor, "sender 1 d"]:
         """Mean output of every sender over all positions of all corrupted prompts."""
-        outputs: list[SenderOutputs] = [self.edges.outputs(pair) for _, pair in self.pairs if pair is not None]
-        number = sum(each.senders.shape[1] for each in outputs)
-        return torch.stack([each.senders.sum(dim=1, keepdim=True) for each in outputs]).sum(dim=0) / number
+        sums, number = [], 0
+        for tokens in (pair for _, pair in self.pairs if pair is not None):
+            sums.append(self.edges.outputs(tokens).senders.sum(dim=1, keepdim=True))
+            if self.positions_kept:
+                sums[-1][0] -= self.edges.position_embeddings(tokens).sum(dim=0)
+            number += len(tokens)
+        return torch.stack(sums).sum(dim=0) / number
 
 
 def _read(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Float[Tensor, " run"]:

@@ -534,7 +534,7 @@ def activation_patching(
     """
     known = identify(model)
     given: dict[str, Any] = {**DEFAULTS, **options}
-    single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
+    single, pairs = _pairs(known, clean, corrupted, given["replacement"], given["direction"])
     sweep = _opened(known, target, len(pairs), corrupted is not None, given)
     tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
     results = _swept(sweep, tokens, given["positions"], given["progress"])
@@ -654,7 +654,9 @@ def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[Pa
     return {key: total / sum(map(len, prompts)) for key, total in sums.items()}
 
 
-def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
+def _pairs(
+    model: Model, clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None
+) -> tuple[bool, list[Any]]:
     """Whether there is one pair, and the prompts of each: the clean prompt, and that of the new activations."""
     if (replacement == "run") != (corrupted is not None):
         need = (
@@ -667,7 +669,7 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
         raise InputError(
             f"direction='denoising' with replacement={replacement!r}: the clean prompt is patched. Omit direction."
         )
-    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
+    single, pairs = pairs_of(model, clean, corrupted)
     if replacement == "resample":
         if len(pairs) < 2:
             raise InputError(

@@ -200,13 +200,16 @@ def _refuse_joint(metric: Metric, logits: Float[Tensor, "pos d_vocab"], n_prompt
     n_rows = max(2, min(n_prompts, CHECKED_LOGITS // logits.numel()))
     batch = torch.stack([logits.roll(shift, dims=-1) for shift in range(n_rows)])
     rows = []
+    whole_batch, _ = _tried(metric, batch)
     for row in batch:
         value, error = _tried(metric, row[None])
+        if value is None and whole_batch is None and n_rows == n_prompts:
+            return  # the caller's function fails in any case, and tells why itself
         if value is None:
-            said = f"{type(error).__name__}: {brief(str(error), 160)}" if error else "no number"
+            said = f"{type(error).__name__}: {brief(str(error), 160)}"
             raise InputError(f"the metric {metric.name} cannot be read for one prompt ({said}). {_ALONE}") from error
         rows.append(value.reshape(()))
-    alone, (whole_batch, _) = torch.stack(rows), _tried(metric, batch)
+    alone = torch.stack(rows)
     if whole_batch is None and n_rows == n_prompts:
         return  # not a function of this batch: it was written for one prompt
     meant = [alone] if whole_batch is not None and whole_batch.ndim else [alone.mean(), alone.sum(), alone[0], alone[-1]]

@@ -19,6 +19,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
 from tl_ffblock.bridge.inputs import memory_given_back, prompts_of, tokens_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
 from tl_ffblock.bridge.traced import Backward, Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief

@@ -496,23 +496,31 @@ def _quantity(model: Model, metric: Metric | Direction) -> str:
     return metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name
 
 
-def pairs_of(model: Model, clean: Any, corrupted: Any) -> tuple[bool, list[tuple[Prompt, Prompt | None]]]:
+def pairs_of(
+    model: Model, clean: Any, corrupted: Any, name: str = "clean"
+) -> tuple[bool, list[tuple[Prompt, Prompt | None]]]:
     """Whether there is a single pair, and the clean and the corrupted prompt of each pair; None for each without `corrupted`.
+
+    Args:
+        model: The model.
+        clean: One clean prompt or several.
+        corrupted: The corrupted prompts, or None.
+        name: The caller's argument of the clean prompts, for errors.
 
     Raises:
         InputError: if one is a prompt and the other a list, if lists have different lengths, or for input that cannot be read.
     """
-    (single, firsts) = prompts_of(model, clean, "clean")
+    single, firsts = prompts_of(model, clean, name)
     if corrupted is None:
         return single, [(prompt, None) for prompt in firsts]
-    (other_single, seconds) = prompts_of(model, corrupted, "corrupted")
+    other_single, seconds = prompts_of(model, corrupted, "corrupted")
     if single != other_single or len(firsts) != len(seconds):
         first, second = (
             "one prompt" if alone else f"a list of {len(of)}"
             for of, alone in ((firsts, single), (seconds, other_single))
         )
         raise InputError(
-            f"clean is {first}, corrupted is {second}: expected two prompts, or two lists of equally many prompts, the corrupted "
+            f"{name} is {first}, corrupted is {second}: expected two prompts, or two lists of equally many prompts, the corrupted "
             "ones in the order of the clean ones."
         )
     return single, list(zip(firsts, seconds, strict=True))

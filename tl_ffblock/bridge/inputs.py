@@ -179,11 +179,13 @@ def read_prompts(given: Any, name: str = "input") -> str | Tensor | list[Prompt]
     plain = given.tolist() if hasattr(given, "tolist") else given
     if isinstance(plain, str):
         return plain
-    if not isinstance(plain, Iterable) or isinstance(plain, Mapping | Set | bytes | bytearray):
+    table = len(getattr(plain, "shape", ())) > 1  # of pandas or polars, which iterates over names of columns
+    if table or not isinstance(plain, Iterable) or isinstance(plain, Mapping | Set | bytes | bytearray):
         raise InputError(f"{name} is {_kind(given)}: expected {_PROMPTS}.")
     entries = list(plain)
     if not entries:
-        raise InputError(f"{name} is {_kind(given)} without entries: expected {_PROMPTS}.")
+        empty = "" if isinstance(given, list | tuple) else " without entries"
+        raise InputError(f"{name} is {_kind(given)}{empty}: expected {_PROMPTS}.")
     if all(_is_id(entry) for entry in entries):
         return torch.tensor([whole_number(entry, name) for entry in entries])
     return [_one_prompt(entry, f"{name}[{number}]") for number, entry in enumerate(entries)]
@@ -687,7 +689,7 @@ def _values_below(
         held = torch.zeros(())
     if held.ndim == 0 or held.numel() == 0:
         raise InputError(f"{name}={brief(given)}: expected a tensor of {expected}, one for each token.")
-    values = held.reshape(-1, held.shape[-1])
+    values = (held.long() if held.dtype == torch.bool else held).reshape(-1, held.shape[-1])
     if values.shape != tokens.shape or not torch.isin(values, torch.arange(count).to(values.dtype)).all():
         raise InputError(
             f"{name} has shape {tuple(held.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected {expected} of "

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
 from tl_ffblock.errors import InputError, brief
@@ -334,7 +335,7 @@ def causal_validation(
 def _tokens(
     model: Model, prompts: PromptList, corrupted: PromptList | None
 ) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
-    single, pairs = pairs_of(model, prompts, corrupted)
+    single, pairs = pairs_of(model, prompts, corrupted, "prompts")
     tokens = [equally_long(model, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
     return [(clean, None if corrupted is None else other) for clean, other in tokens]
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 
 import torch
@@ -127,8 +128,9 @@ class Metric(ABC):
         Raises:
             InputError: if there are no answers for this prompt, or if the metric of a batch is not that of each row alone.
         """
-        if self.n_prompts > 1 and run.number == 0:
-            _refuse_joint(self, run.logits, self.n_prompts)
+        alone = isinstance(self, PlainMetric) and self.n_prompts == 1
+        if run.number == 0 and not alone:  # other metrics read several rows of one prompt together
+            _refuse_joint(self, run.logits, max(2, self.n_prompts))
         return self
 
     def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
@@ -143,14 +145,14 @@ class Metric(ABC):
 @strict
 @dataclass(frozen=True)
 class PlainMetric(Metric):
-    """An external function of logits; it gets the logits of all its prompts at once."""
+    """An external function of logits; it gets a copy, which it may change in place."""
 
     function: LogitFunction
     name: str = "metric"
     at: int | None = None
 
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "*batch"]:
-        return _numbers(self.function(logits), self.name, len(logits))
+        return _numbers(self.function(logits.clone()), self.name, len(logits))
 
 
 @strict
@@ -184,7 +186,7 @@ def run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Floa
         values = _numbers(metric(logits), metric.name, len(logits))
         if values.ndim:
             return values
-    return torch.stack([_numbers(metric(run[None]), metric.name, 1).reshape(()) for run in logits])
+    return torch.stack([one_number(metric, run[None]) for run in logits])
 
 
 @torch.no_grad()
@@ -192,30 +194,33 @@ def _refuse_joint(metric: Metric, logits: Float[Tensor, "pos d_vocab"], n_prompt
     """Refuse a function of a batch that is not known from each row alone, such as one with answers in the order of the batch.
 
     Rows are the logits of one prompt, with rolled vocabularies, since prompts may differ in length. Accepted are one number per
-    row, their mean or sum, and functions of a single row.
+    row, their mean or sum, and functions of the first or the last row.
 
     Raises:
         InputError: if it is another function, or cannot be read for one row.
     """
     n_rows = max(2, min(n_prompts, CHECKED_LOGITS // logits.numel()))
     batch = torch.stack([logits.roll(shift, dims=-1) for shift in range(n_rows)])
+    (joint, _), (turned, _) = _tried(metric, batch), _tried(metric, batch.flip(0))
+    for_one = (joint is None or turned is None) and n_rows == n_prompts  # it cannot be read for the call's batch
     rows = []
-    whole_batch, _ = _tried(metric, batch)
     for row in batch:
         value, error = _tried(metric, row[None])
-        if value is None and whole_batch is None and n_rows == n_prompts:
-            return  # the caller's function fails in any case, and tells why itself
+        if value is None and for_one:
+            return  # the call itself raises the caller's error
         if value is None:
             said = f"{type(error).__name__}: {brief(str(error), 160)}"
             raise InputError(f"the metric {metric.name} cannot be read for one prompt ({said}). {_ALONE}") from error
         rows.append(value.reshape(()))
+    if for_one:
+        return
     alone = torch.stack(rows)
-    if whole_batch is None and n_rows == n_prompts:
-        return  # not a function of this batch: it was written for one prompt
-    meant = [alone] if whole_batch is not None and whole_batch.ndim else [alone.mean(), alone.sum(), alone[0], alone[-1]]
     most = max(_SAME, 16 * torch.finfo(logits.dtype).eps) * float(alone.nan_to_num().abs().max())
-    if whole_batch is None or not any(
-        torch.allclose(whole_batch, value, rtol=0, atol=most, equal_nan=True) for value in meant
+    close = partial(torch.allclose, rtol=0, atol=most, equal_nan=True)
+    same = [(alone, alone.flip(0)), *((one, one) for one in (alone.mean(), alone.sum())), (alone[0], alone[-1])]
+    if joint is None or turned is None or not any(
+        joint.shape == one.shape and (close(joint, one) and close(turned, other) or close(joint, other) and close(turned, one))
+        for one, other in same
     ):
         raise InputError(
             f"the metric {metric.name} of {n_rows} prompts together is not its value for each prompt alone. {_ALONE}"
@@ -230,13 +235,26 @@ def _tried(metric: Metric, logits: Float[Tensor, "row pos d_vocab"]) -> tuple[Te
         return None, error
 
 
+def one_number(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Float[Tensor, ""]:
+    """The metric of one prompt.
+
+    Raises:
+        InputError: if it gave something else.
+    """
+    return _numbers(metric(logits), metric.name, 1).reshape(())
+
+
 def _numbers(value: object, name: str, n_runs: int) -> Tensor:
-    if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (n_runs,)):
-        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InputError(
-            f"the metric {name} gave {shape} for logits of {n_runs} rows; expected a tensor with one number, or with one per row."
+    if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (n_runs,)) or value.is_complex():
+        shape = (
+            f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
+            if isinstance(value, Tensor)
+            else f"a {type(value).__name__}"
         )
-    return value
+        raise InputError(
+            f"the metric {name} gave {shape} for logits of {n_runs} rows; expected a tensor with one real number, or with one per row."
+        )
+    return value.float() if value.dtype == torch.bool else value
 
 
 @dataclass(frozen=True)
@@ -577,7 +595,7 @@ class Loss(Metric):
 
 def _refuse_other_rows(name: str, given: Tensor | None, number: int) -> None:
     if given is not None and len(given) not in (1, number):
-        raise InputError(f"{name}: {len(given)} rows for {number} prompts: expected one, or one per prompt.")
+        raise InputError(f"{name}: {len(given)} rows for {number} prompt{'s' * (number > 1)}: expected one, or one per prompt.")
 
 
 def _own_row(given: Shaped[Tensor, "batch ..."], number: int) -> Shaped[Tensor, "1 ..."]:

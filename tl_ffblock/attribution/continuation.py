@@ -206,7 +206,8 @@ def attribute_continuation(
     chosen, start = Rules.of(rules), open_attribution_run(known, prompts[0], **options)
     if not start.model.family.causal:
         raise InputError(f"{start.model.name} is an encoder: expected a causal model. Use ffb.attribute.")
-    run = open_attribution_run(start.model, _with_continuation(start, continuation, generate), **options)
+    tokens = _with_continuation(start, continuation, generate)  # may end in end-of-text tokens, which are no padding
+    run = open_attribution_run(start.model, tokens, attention_mask=torch.ones_like(tokens), **options)
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients(), memory_given_back(run.model, run.batches):

@@ -33,7 +33,7 @@ from tl_ffblock.interventions.edits import Advance, Edit, exchange, knockout, me
 from tl_ffblock.interventions.patched import PromptList, equally_long
 from tl_ffblock.layer.positions import real_number, whole_number
 from tl_ffblock.layer.scopes import select_scopes
-from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
+from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss, one_number
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Values
 from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
@@ -375,7 +375,7 @@ class _Sampler:
             predicted.append(_predictions(run, donor, cell))
             places.append(self._add_edits(edits, run, donor, cell))
         read = metric_of(run, self.metric, number)
-        clean = float(read(run.logits.clone()))
+        clean = float(one_number(read, run.logits.clone()))
         measured = measure_edits(
             run, edits, self.metric, prompt=number, batch_size=self.plan.batch_size, advance=self.advance
         ).tolist()

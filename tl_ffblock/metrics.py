@@ -49,8 +49,8 @@ _ALONE = (
 """What is expected of a function with several prompts, for errors."""
 CHECKED_LOGITS = 2**25
 """Most numbers of a batch with which a function is checked."""
-_SAME = 1e-3
-"""Largest difference of a function of a batch from that of its rows, relative to the largest value: rounding, never another answer."""
+_SAME = 1e-2
+"""Largest difference of a function of a batch from that of its rows, relative to the largest value: rounding, also of bfloat16."""
 CENTRED_LOGIT = "mean-centred logit"
 """Name of a logit minus the mean of all logits."""
 LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
@@ -214,17 +214,21 @@ def _refuse_joint(metric: Metric, logits: Float[Tensor, "pos d_vocab"], n_prompt
         rows.append(value.reshape(()))
     if for_one:
         return
-    alone = torch.stack(rows)
-    most = max(_SAME, 16 * torch.finfo(logits.dtype).eps) * float(alone.nan_to_num().abs().max())
-    close = partial(torch.allclose, rtol=0, atol=most, equal_nan=True)
-    same = [(alone, alone.flip(0)), *((one, one) for one in (alone.mean(), alone.sum())), (alone[0], alone[-1])]
-    if joint is None or turned is None or not any(
-        joint.shape == one.shape and (close(joint, one) and close(turned, other) or close(joint, other) and close(turned, one))
-        for one, other in same
-    ):
+    if not _by_row(torch.stack(rows), joint, turned):
         raise InputError(
             f"the metric {metric.name} of {n_rows} prompts together is not its value for each prompt alone. {_ALONE}"
         )
+
+
+def _by_row(alone: Float[Tensor, " row"], joint: Tensor | None, turned: Tensor | None) -> bool:
+    """Whether values of a batch, and of its rows in reversed order, are those of each row, their mean or sum, or an end's."""
+    if joint is None or turned is None:
+        return False
+    largest = float(alone.nan_to_num().abs().max())
+    close = partial(torch.allclose, rtol=0, atol=_SAME * largest, equal_nan=True)
+    ends = [(alone[0], alone[-1]), (alone[-1], alone[0])]
+    same = [(alone, alone.flip(0)), (alone.mean(), alone.mean()), (alone.sum(), alone.sum()), *ends]
+    return any(joint.shape == one.shape and close(joint, one) and close(turned, other) for one, other in same)
 
 
 def _tried(metric: Metric, logits: Float[Tensor, "row pos d_vocab"]) -> tuple[Tensor | None, Exception | None]:
@@ -595,7 +599,9 @@ class Loss(Metric):
 
 def _refuse_other_rows(name: str, given: Tensor | None, number: int) -> None:
     if given is not None and len(given) not in (1, number):
-        raise InputError(f"{name}: {len(given)} rows for {number} prompt{'s' * (number > 1)}: expected one, or one per prompt.")
+        raise InputError(
+            f"{name}: {len(given)} rows for {number} prompt{'s' * (number > 1)}: expected one, or one per prompt."
+        )
 
 
 def _own_row(given: Shaped[Tensor, "batch ..."], number: int) -> Shaped[Tensor, "1 ..."]:

@@ -15,7 +15,14 @@ from tests.cases import Case, model_of
 from tests.tolerances import ALGEBRA
 from tl_ffblock import progress
 from tl_ffblock.bridge import edited
-from tl_ffblock.errors import CallError, EqualPairWarning, IdentityError, InputError, ScopeKeyError, UnsupportedModelError
+from tl_ffblock.errors import (
+    CallError,
+    EqualPairWarning,
+    IdentityError,
+    InputError,
+    ScopeKeyError,
+    UnsupportedModelError,
+)
 from tl_ffblock.results.intervals import mean_interval
 
 N = 6

@@ -16,7 +16,14 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.cases import TOYS, Case, model_of
 from tl_ffblock.bridge import edge_ablation
-from tl_ffblock.errors import CompletenessError, EqualPairWarning, InputError, MapFileError, ScopeKeyError, UnsupportedModelError
+from tl_ffblock.errors import (
+    CompletenessError,
+    EqualPairWarning,
+    InputError,
+    MapFileError,
+    ScopeKeyError,
+    UnsupportedModelError,
+)
 from tl_ffblock.graphs import Circuit
 from tl_ffblock.interventions import CircuitFaithfulness, path_patching
 

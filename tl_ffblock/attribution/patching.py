@@ -537,7 +537,7 @@ def _refuse_other_inputs(runs: list[Run], which: str) -> None:
             f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected equally many. They differ in "
             f"{alignment(*labels)}: use words of equally many tokens."
         )
-    warn_of_equal_pair(*(run.sequences[0].tokens for run in runs), which)
+    warn_of_equal_pair(runs[0].sequences[0].tokens, runs[1].sequences[0].tokens, which)
 
 
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:

@@ -7,7 +7,7 @@ of a sequence do not change a causal model's activations before them.
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product, takewhile
@@ -180,7 +180,7 @@ def read_prompts(given: Any, name: str = "input") -> str | Tensor | list[Prompt]
     if isinstance(plain, str):
         return plain
     table = len(getattr(plain, "shape", ())) > 1  # of pandas or polars, which iterates over names of columns
-    if table or not isinstance(plain, Iterable) or isinstance(plain, Mapping | Set | bytes | bytearray):
+    if table or not isinstance(plain, Iterable) or isinstance(plain, Mapping | AbstractSet | bytes | bytearray):
         raise InputError(f"{name} is {_kind(given)}: expected {_PROMPTS}.")
     entries = list(plain)
     if not entries:
@@ -219,7 +219,8 @@ def prompts_of(model: Model, given: Any, name: str) -> tuple[bool, list[Prompt]]
     held = read_prompts(given, name)
     if isinstance(held, Tensor) and (held.ndim not in (1, 2) or not held.numel()):
         raise InputError(f"{name} is {_kind(held)}: expected {_PROMPTS}.")
-    prompts = [held] if is_single(held) else list(held)
+    rows: list[Any] = [*held] if isinstance(held, Tensor) and held.ndim == 2 else [held]
+    prompts: list[Prompt] = held if isinstance(held, list) else rows
     if len(prompts) > 1:  # a single one is checked when it runs
         _refuse_padding(model, prompts, name)
     return is_single(held) or (isinstance(held, Tensor) and len(held) == 1), prompts
@@ -453,7 +454,7 @@ def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     return torch.randint(low, max(vocabulary, 16), (length,), generator=torch.Generator().manual_seed(0))
 
 
-def is_single(given: str | Tensor | list[Any]) -> bool:
+def is_single(given: object) -> bool:
     """Whether prompts of `read_prompts` are one, so that the call returns one result and not a list."""
     return isinstance(given, str) or (isinstance(given, Tensor) and given.ndim == 1)
 

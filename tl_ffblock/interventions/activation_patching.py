@@ -280,7 +280,9 @@ class ActivationPatching(Result):
 
     @property
     def _equal_ends(self) -> str:
-        return f"the targets of the clean and the corrupted prompt are equal, {significant(float(self.clean[0]), 4, '-')}"
+        return (
+            f"the targets of the clean and the corrupted prompt are equal, {significant(float(self.clean[0]), 4, '-')}"
+        )
 
     @property
     def _unpatched(self) -> tuple[Tensor, Tensor]:

@@ -319,7 +319,9 @@ def _measured(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tu
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             return _of_all_prompts(sweep, runs, cells, metric, batch_size, progress.step)
         metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
-        baselines = torch.tensor([float(one_number(read, run.logits.clone())) for read, run in zip(metrics, runs, strict=True)])
+        baselines = torch.tensor(
+            [float(one_number(read, run.logits.clone())) for read, run in zip(metrics, runs, strict=True)]
+        )
         lengths, values = sweep.runs.lengths, dict[int, Tensor]()
         for length in dict.fromkeys(lengths):
             numbers = [number for number, own in enumerate(lengths) if own == length]

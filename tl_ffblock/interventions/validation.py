@@ -27,7 +27,7 @@ from torch import Tensor
 from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contributions import Contributions
 from tl_ffblock.interventions.edits import Advance, Edit, exchange, knockout, measure_edits, metric_of, removal
 from tl_ffblock.interventions.patched import PromptList, equally_long

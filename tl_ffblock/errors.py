@@ -14,6 +14,7 @@ __all__ = [
     "CallError",
     "CaptureError",
     "CompletenessError",
+    "EqualPairWarning",
     "FFBlockError",
     "IdentityError",
     "InputError",
@@ -21,6 +22,7 @@ __all__ = [
     "MapFileError",
     "MissingSpaceWarning",
     "ModelLoadError",
+    "PaddingWarning",
     "ProcessedWeightsWarning",
     "ScopeKeyError",
     "UnsupportedModelError",
@@ -92,6 +94,14 @@ class ProcessedWeightsWarning(UserWarning):
 
 class MissingSpaceWarning(UserWarning):
     """A target's token is improbable, and probable with a space before it."""
+
+
+class PaddingWarning(UserWarning):
+    """The token ids of one prompt begin or end in pad tokens, which the model reads as text."""
+
+
+class EqualPairWarning(UserWarning):
+    """A clean and a corrupted prompt, or their targets, are equal, so that patching has no effect to measure."""
 
 
 def warn(said: str, category: type[Warning]) -> None:

@@ -12,11 +12,13 @@ answer, row i of the logits is read with that of prompt i. `of_prompt` returns t
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, SupportsIndex, TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import single_token
@@ -40,6 +42,15 @@ __all__ = [
     "run_by_run",
 ]
 
+_ALONE = (
+    "Every prompt is read alone, as logits [1 pos d_vocab], so a function cannot have an answer per prompt. Use "
+    "ffb.logit([...], minus=[...]), with one answer per prompt; or pass one prompt at a time with a function of its own."
+)
+"""What is expected of a function with several prompts, for errors."""
+CHECKED_LOGITS = 2**25
+"""Most numbers of a batch with which a function is checked."""
+_SAME = 1e-2
+"""Largest difference of a function of a batch from that of its rows, relative to the largest value: rounding, also of bfloat16."""
 CENTRED_LOGIT = "mean-centred logit"
 """Name of a logit minus the mean of all logits."""
 LogitFunction: TypeAlias = Callable[[Float[Tensor, "batch pos d_vocab"]], Float[Tensor, "*batch"]]
@@ -73,6 +84,8 @@ class Metric(ABC):
     """Name in results and figures; by default the name of the class."""
     at: int | None = None
     """Position at which logits are read, negative ones from the end; None means several positions."""
+    n_prompts: int = 1
+    """Number of prompts of the call that reads it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -105,14 +118,19 @@ class Metric(ABC):
         Raises:
             InputError: if it has answers for another number of prompts.
         """
-        return self
+        read = copy(self)
+        vars(read)["n_prompts"] = number
+        return read
 
     def of_prompt(self, run: CleanRun) -> "Metric":
         """The metric for any number of rows of one prompt.
 
         Raises:
-            InputError: if there are no answers for this prompt.
+            InputError: if there are no answers for this prompt, or if the metric of a batch is not that of each row alone.
         """
+        alone = isinstance(self, PlainMetric) and self.n_prompts == 1
+        if run.number == 0 and not alone:  # other metrics read several rows of one prompt together
+            _refuse_joint(self, run.logits, max(2, self.n_prompts))
         return self
 
     def answers_in_words(self, quoted: Callable[[Sequence[int]], Sequence[str]]) -> str:
@@ -127,14 +145,14 @@ class Metric(ABC):
 @strict
 @dataclass(frozen=True)
 class PlainMetric(Metric):
-    """An external function of logits; it gets the logits of all its prompts at once."""
+    """An external function of logits; it gets a copy, which it may change in place."""
 
     function: LogitFunction
     name: str = "metric"
     at: int | None = None
 
     def __call__(self, logits: Float[Tensor, "batch pos d_vocab"]) -> Float[Tensor, "*batch"]:
-        return _numbers(self.function(logits), self.name, len(logits))
+        return _numbers(self.function(logits.clone()), self.name, len(logits))
 
 
 @strict
@@ -168,16 +186,79 @@ def run_by_run(metric: Metric, logits: Float[Tensor, "run pos d_vocab"]) -> Floa
         values = _numbers(metric(logits), metric.name, len(logits))
         if values.ndim:
             return values
-    return torch.stack([_numbers(metric(run[None]), metric.name, 1).reshape(()) for run in logits])
+    return torch.stack([one_number(metric, run[None]) for run in logits])
+
+
+@torch.no_grad()
+def _refuse_joint(metric: Metric, logits: Float[Tensor, "pos d_vocab"], n_prompts: int) -> None:
+    """Refuse a function of a batch that is not known from each row alone, such as one with answers in the order of the batch.
+
+    Rows are the logits of one prompt, with rolled vocabularies, since prompts may differ in length. Accepted are one number per
+    row, their mean or sum, and functions of the first or the last row.
+
+    Raises:
+        InputError: if it is another function, or cannot be read for one row.
+    """
+    n_rows = max(2, min(n_prompts, CHECKED_LOGITS // logits.numel()))
+    batch = torch.stack([logits.roll(shift, dims=-1) for shift in range(n_rows)])
+    (joint, _), (turned, _) = _tried(metric, batch), _tried(metric, batch.flip(0))
+    for_one = (joint is None or turned is None) and n_rows == n_prompts  # it cannot be read for the call's batch
+    rows = []
+    for row in batch:
+        value, error = _tried(metric, row[None])
+        if value is None and for_one:
+            return  # the call itself raises the caller's error
+        if value is None:
+            said = f"{type(error).__name__}: {brief(str(error), 160)}"
+            raise InputError(f"the metric {metric.name} cannot be read for one prompt ({said}). {_ALONE}") from error
+        rows.append(value.reshape(()))
+    if for_one:
+        return
+    if not _by_row(torch.stack(rows), joint, turned):
+        raise InputError(
+            f"the metric {metric.name} of {n_rows} prompts together is not its value for each prompt alone. {_ALONE}"
+        )
+
+
+def _by_row(alone: Float[Tensor, " row"], joint: Tensor | None, turned: Tensor | None) -> bool:
+    """Whether values of a batch, and of its rows in reversed order, are those of each row, their mean or sum, or an end's."""
+    if joint is None or turned is None:
+        return False
+    largest = float(alone.nan_to_num().abs().max())
+    close = partial(torch.allclose, rtol=0, atol=_SAME * largest, equal_nan=True)
+    ends = [(alone[0], alone[-1]), (alone[-1], alone[0])]
+    same = [(alone, alone.flip(0)), (alone.mean(), alone.mean()), (alone.sum(), alone.sum()), *ends]
+    return any(joint.shape == one.shape and close(joint, one) and close(turned, other) for one, other in same)
+
+
+def _tried(metric: Metric, logits: Float[Tensor, "row pos d_vocab"]) -> tuple[Tensor | None, Exception | None]:
+    """Values of a metric in float64, or the exception that it raised."""
+    try:
+        return _numbers(metric(logits), metric.name, len(logits)).double(), None
+    except Exception as error:  # the caller's function can raise anything
+        return None, error
+
+
+def one_number(metric: Metric, logits: Float[Tensor, "1 pos d_vocab"]) -> Float[Tensor, ""]:
+    """The metric of one prompt.
+
+    Raises:
+        InputError: if it gave something else.
+    """
+    return _numbers(metric(logits), metric.name, 1).reshape(())
 
 
 def _numbers(value: object, name: str, n_runs: int) -> Tensor:
-    if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (n_runs,)):
-        shape = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
-        raise InputError(
-            f"the metric {name} gave {shape} for logits of {n_runs} rows; expected a tensor with one number, or with one per row."
+    if not isinstance(value, Tensor) or tuple(value.shape) not in ((), (n_runs,)) or value.is_complex():
+        shape = (
+            f"a tensor of shape {tuple(value.shape)} and dtype {value.dtype}"
+            if isinstance(value, Tensor)
+            else f"a {type(value).__name__}"
         )
-    return value
+        raise InputError(
+            f"the metric {name} gave {shape} for logits of {n_runs} rows; expected a tensor with one real number, or with one per row."
+        )
+    return value.float() if value.dtype == torch.bool else value
 
 
 @dataclass(frozen=True)
@@ -476,8 +557,12 @@ class KLDivergence(Metric):
         )
         return (clean.exp() * (clean - edited)).sum(dim=-1)
 
+    def for_prompts(self, number: int) -> "KLDivergence":
+        _refuse_other_rows(self.name, self.clean, number)
+        return self
+
     def of_prompt(self, run: CleanRun) -> "KLDivergence":
-        return replace(self, clean=run.logits[None]) if self.clean is None else self
+        return replace(self, clean=run.logits[None] if self.clean is None else _own_row(self.clean, run.number))
 
 
 @strict
@@ -504,8 +589,24 @@ class Loss(Metric):
         following = self.tokens[:, 1:].expand(len(logits), -1).to(logits.device)
         return -logits[:, :-1].double().log_softmax(dim=-1).gather(-1, following[..., None])[..., 0].mean(dim=-1)
 
+    def for_prompts(self, number: int) -> "Loss":
+        _refuse_other_rows(self.name, self.tokens, number)
+        return self
+
     def of_prompt(self, run: CleanRun) -> "Loss":
-        return replace(self, tokens=run.tokens[None]) if self.tokens is None else self
+        return replace(self, tokens=run.tokens[None] if self.tokens is None else _own_row(self.tokens, run.number))
+
+
+def _refuse_other_rows(name: str, given: Tensor | None, number: int) -> None:
+    if given is not None and len(given) not in (1, number):
+        raise InputError(
+            f"{name}: {len(given)} rows for {number} prompt{'s' * (number > 1)}: expected one, or one per prompt."
+        )
+
+
+def _own_row(given: Shaped[Tensor, "batch ..."], number: int) -> Shaped[Tensor, "1 ..."]:
+    """The row of a prompt, or the one of all."""
+    return given if len(given) == 1 else given[number][None]
 
 
 @strict

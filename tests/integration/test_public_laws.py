@@ -203,7 +203,7 @@ SHOWING = (
 )
 SHOWN: dict[str, Callable[..., Any]] = {
     "attribution_patching": lambda m, x, **o: ffb.attribution_patching(
-        m, torch.stack([x, x]), torch.stack([x.flip(0), x]), ffb.logit(7), **o
+        m, torch.stack([x, x]), torch.stack([x.flip(0), x.roll(1)]), ffb.logit(7), **o
     ),
     "contribution_sweep": lambda m, x, **o: ffb.contribution_sweep(
         ffb.Contributions(m, x), ffb.logit(7), "Attn", layers=0, queries=-1, **o

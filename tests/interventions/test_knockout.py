@@ -140,10 +140,11 @@ def test_laws(family: str) -> None:
         torch.testing.assert_close(model.run_with_hooks(tokens[None], fwd_hooks=nothing), model(tokens[None]))
 
 
-def test_lists_of_ids_of_unlike_lengths_are_refused() -> None:
-    """In one sentence, as in every call that reads prompts in batches."""
-    with pytest.raises(InputError, match="input is a list of list; expected a text, a list of texts, token ids, or"):
-        ffb.attention_knockout(model_of("gpt2"), [[5, 6, 7], [8, 9]], METRIC, keys=0)  # type: ignore[list-item]
+def test_lists_of_ids_of_unlike_lengths_are_read() -> None:
+    """Each prompt's effects are those of it alone."""
+    found = ffb.attention_knockout(model_of("gpt2"), [[5, 6, 7], [8, 9]], METRIC, keys=0)
+    alone = [ffb.attention_knockout(model_of("gpt2"), ids, METRIC, keys=0) for ids in ([5, 6, 7], [8, 9])]
+    torch.testing.assert_close(found.by_prompt, torch.cat([one.by_prompt for one in alone]), rtol=2e-5, atol=2e-6)
 
 
 @torch.no_grad()

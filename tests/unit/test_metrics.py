@@ -165,7 +165,10 @@ def test_what_cannot_be_read_is_refused(logits: Tensor) -> None:
         (lambda: kl_divergence(logits[:2])(logits), "2 clean logits for 3 rows"),
         (lambda: loss()(logits), "needs the tokens"),
         (lambda: loss(torch.zeros(1, 3, dtype=torch.long))(logits), r"tokens of shape \(1, 3\)"),
-        (lambda: as_metric(lambda logits: logits[:, :, 0])(logits), r"gave a tensor of shape \(3, 4\).*one number"),
+        (
+            lambda: as_metric(lambda logits: logits[:, :, 0])(logits),
+            r"gave a tensor of shape \(3, 4\).*one real number",
+        ),
         (lambda: as_metric("logit"), "expected a function of logits"),
     ]
     for call, said in refused:

@@ -17,8 +17,9 @@ from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_ru
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
-from tl_ffblock.bridge.inputs import is_single, memory_given_back, refuse_pair, tokens_of
+from tl_ffblock.bridge.inputs import memory_given_back, prompts_of, tokens_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
 from tl_ffblock.bridge.traced import Backward, Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
@@ -193,19 +194,20 @@ def attribute_continuation(
     """
     if (continuation is None) == (generate is None):
         raise InputError("expected either a continuation or generate=n, the number of tokens to generate.")
-    refuse_pair(prompt, "prompt")
-    if isinstance(prompt, list | tuple | Tensor) and not is_single(prompt):
-        prompts = several(prompt)
+    known = identify(model)
+    single, prompts = prompts_of(known, prompt, "prompt")
+    if not single or getattr(prompt, "ndim", 1) == 2:
         given = [None] * len(prompts) if continuation is None else several(continuation)
         if len(given) != len(prompts) or isinstance(continuation, str):
             raise InputError(f"{len(prompts)} prompts, continuation={brief(continuation)}: expected one per prompt.")
         how: dict[str, Any] = {"generate": generate, "reading": reading, "rules": rules, **options}
         pairs: Any = zip(prompts, given, strict=True)
-        return Results(cast("Any", attribute_continuation(model, *pair, **how)) for pair in pairs)
-    chosen, start = Rules.of(rules), open_attribution_run(model, cast("str", prompt), **options)
+        return Results(cast("Any", attribute_continuation(known, *pair, **how)) for pair in pairs)
+    chosen, start = Rules.of(rules), open_attribution_run(known, prompts[0], **options)
     if not start.model.family.causal:
         raise InputError(f"{start.model.name} is an encoder: expected a causal model. Use ffb.attribute.")
-    run = open_attribution_run(start.model, _with_continuation(start, continuation, generate), **options)
+    tokens = _with_continuation(start, continuation, generate)  # may end in end-of-text tokens, which are no padding
+    run = open_attribution_run(start.model, tokens, attention_mask=torch.ones_like(tokens), **options)
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients(), memory_given_back(run.model, run.batches):

@@ -31,7 +31,7 @@ from tl_ffblock.bridge.runs import Ids, Run, Texts, Tokens
 from tl_ffblock.bridge.traced import with_gradients
 from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.positions import Positions, one_per_prompt, positions, whole_number
-from tl_ffblock.metrics import CleanRun, Metric, run_by_run
+from tl_ffblock.metrics import CleanRun, Metric, one_number, run_by_run
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result
 from tl_ffblock.results.intervals import mean_interval
@@ -324,7 +324,7 @@ class _Prompt:
             metric = target.bound_to(model).of_prompt(CleanRun(number, self.sequence.tokens, output[0]))
             with with_gradients():
                 leaf = output.detach().clone().requires_grad_()
-                derivative = gradient_of(metric(leaf), leaf, metric.name)[0][0]
+                derivative = gradient_of(one_number(metric, leaf), leaf, metric.name)[0][0]
             self.read, self.quantity, self.words = partial(run_by_run, metric), metric.name, words_of(model, metric)
         size = float(derivative.double().norm(p=1) * output[0][derivative != 0].abs().max())
         self.value, self.rounding = float(self.read(output)), run.settings.rtol * size

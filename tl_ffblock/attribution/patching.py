@@ -29,7 +29,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edge_attribution import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.inputs import is_single, memory_given_back, refuse_no_prompt, refuse_pair
+from tl_ffblock.bridge.inputs import Prompt, memory_given_back, prompts_of, warn_of_equal_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model, identify
@@ -378,7 +378,8 @@ def attribution_patching(
     if receivers == "exact":
         _refuse_not_exact(edges, n_steps, options)
     estimates = partial(_estimates, chosen, n_steps, kinds, maps, edges, receivers)
-    known, (single, pairs) = identify(model), pairs_of(clean, corrupted)
+    known = identify(model)
+    single, pairs = pairs_of(known, clean, corrupted)
     opened = [_opened(known, pair, options, None if single else number) for number, pair in enumerate(pairs)]
     _refuse_large(opened, maps, edges, receivers, max_memory)
     results = Results[PatchingEstimates]()
@@ -460,7 +461,7 @@ def _estimates(
     of: int = 1,
 ) -> PatchingEstimates:
     """Estimates of one pair, the clean prompt first; the target has answers for `of` pairs, and this is number `number`."""
-    _refuse_other_inputs(runs)
+    _refuse_other_inputs(runs, f"[{number}]" if of > 1 else "")
     _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
     with with_gradients(), memory_given_back(runs[0].model, runs[0].batches):
@@ -495,30 +496,38 @@ def _quantity(model: Model, metric: Metric | Direction) -> str:
     return metric.place_in(model)[1] if isinstance(metric, Direction) else metric.name
 
 
-def pairs_of(*sides: Any) -> tuple[bool, list[tuple[Any, ...]]]:
-    """Whether there is a single pair, and the clean and the corrupted prompt of each pair.
+def pairs_of(
+    model: Model, clean: Any, corrupted: Any, name: str = "clean"
+) -> tuple[bool, list[tuple[Prompt, Prompt | None]]]:
+    """Whether there is a single pair, and the clean and the corrupted prompt of each pair; None for each without `corrupted`.
+
+    Args:
+        model: The model.
+        clean: One clean prompt or several.
+        corrupted: The corrupted prompts, or None.
+        name: The caller's argument of the clean prompts, for errors.
 
     Raises:
-        InputError: if one is a prompt and the other a list, or if lists have different lengths or are empty.
+        InputError: if one is a prompt and the other a list, if lists have different lengths, or for input that cannot be read.
     """
-    for side, name in zip(sides, ("clean", "corrupted"), strict=True):
-        refuse_no_prompt(side, name)
-        refuse_pair(side, name)
-    single = [is_single(side) or (isinstance(side, Tensor) and side.ndim == 2 and len(side) == 1) for side in sides]
-    rows = [[side] if is_single(side) else list(side) for side in sides]
-    if len(set(single)) > 1 or len(rows[0]) != len(rows[1]) or not rows[0]:
+    single, firsts = prompts_of(model, clean, name)
+    if corrupted is None:
+        return single, [(prompt, None) for prompt in firsts]
+    other_single, seconds = prompts_of(model, corrupted, "corrupted")
+    if single != other_single or len(firsts) != len(seconds):
         first, second = (
-            "one prompt" if alone else f"a list of {len(of)}" for of, alone in zip(rows, single, strict=True)
+            "one prompt" if alone else f"a list of {len(of)}"
+            for of, alone in ((firsts, single), (seconds, other_single))
         )
         raise InputError(
-            f"clean is {first}, corrupted is {second}: expected two prompts, or two lists of equally many prompts, the corrupted "
+            f"{name} is {first}, corrupted is {second}: expected two prompts, or two lists of equally many prompts, the corrupted "
             "ones in the order of the clean ones."
         )
-    return all(single), list(zip(*rows, strict=True))
+    return single, list(zip(firsts, seconds, strict=True))
 
 
-def _refuse_other_inputs(runs: list[Run]) -> None:
-    """Refuse a pair with padding, or with different numbers of tokens."""
+def _refuse_other_inputs(runs: list[Run], which: str) -> None:
+    """Refuse a pair with padding, or with different numbers of tokens; warn of an equal one."""
     for name, run in zip(("clean", "corrupted"), runs, strict=True):
         if run.batches[0].mask is not None:
             raise InputError(f"attention_mask hides tokens of {name}: expected a prompt without padding.")
@@ -528,6 +537,7 @@ def _refuse_other_inputs(runs: list[Run]) -> None:
             f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected equally many. They differ in "
             f"{alignment(*labels)}: use words of equally many tokens."
         )
+    warn_of_equal_pair(runs[0].sequences[0].tokens, runs[1].sequences[0].tokens, which)
 
 
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:

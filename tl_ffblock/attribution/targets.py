@@ -16,7 +16,7 @@ from tl_ffblock.bridge.traced import Traced
 from tl_ffblock.errors import InputError, MissingSpaceWarning, warn
 from tl_ffblock.layer.positions import layer_number, one_position, whole_number
 from tl_ffblock.layer.records import on_cpu
-from tl_ffblock.metrics import AnswerMetric, CleanRun, KLDivergence, LogitFunction, Metric, as_metric, logit
+from tl_ffblock.metrics import AnswerMetric, CleanRun, KLDivergence, LogitFunction, Metric, as_metric, logit, one_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.signatures import strict, whole
 
@@ -216,7 +216,7 @@ def _evaluated(
         own = traced.batch.own(index, logits)
         with torch.enable_grad():
             of_prompt = metric.of_prompt(CleanRun(number, traced.batch.sequence(index), own.detach()))
-            values.append(of_prompt(own[None]).reshape(()))
+            values.append(one_number(of_prompt, own[None]))
         words.append(words_of(run.model, of_prompt))
     return torch.stack(values), tuple(words)
 

@@ -7,10 +7,11 @@ of a sequence do not change a causal model's activations before them.
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, SupportsIndex
+from itertools import product, takewhile
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -19,8 +20,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.positions import whole_number
+from tl_ffblock.errors import EqualPairWarning, InputError, PaddingWarning, brief, warn
+from tl_ffblock.layer.positions import several, whole_number
+from tl_ffblock.signatures import whole
 
 EXAMPLE = "When the meeting ended, the engineers who had written the report went home, and it was read by nobody else."
 """Text for tests of a model with a tokenizer."""
@@ -33,6 +35,10 @@ LONGEST_JOINED = 256
 APPENDED = 8
 """Tokens that may be appended to save a batch, which costs as much as 9 more tokens on a model of GPT-2-small size, 33 on SmolLM2."""
 
+Prompt: TypeAlias = str | Int[Tensor, " pos"]
+"""One prompt: a text, or token ids."""
+_PROMPTS = "a text, a list of texts, token ids [pos] or [batch, pos], or a list of token ids"
+"""Input of calls, for errors."""
 MANY_TOKENS, SECONDS_BETWEEN_TRIMS = 1024, 0.05
 """Batches of at least this many tokens return freed memory to the system, at this interval."""
 
@@ -133,22 +139,147 @@ def prepare(
     Raises:
         InputError: for empty, too long or malformed input.
     """
-    if _is_ids(given):
-        given = torch.tensor([int(token) for token in given])
+    given = read_prompts(given)
+    masked = attention_mask is not None or token_type_ids is not None
+    if masked and isinstance(given, list) and len({len(row) for row in given if isinstance(row, Tensor)}) == 1:
+        given = given if any(isinstance(row, str) for row in given) else torch.stack(given)
     if isinstance(given, Tensor):
         batch = _from_tensor(model, given, attention_mask)
         return [batch if token_type_ids is None else _with_types(model, batch, token_type_ids)]
-    if attention_mask is not None:
-        raise InputError("attention_mask with texts: expected a token tensor, since texts are never padded.")
-    if token_type_ids is not None:
-        raise InputError("token_type_ids with texts: expected a token tensor.")
-    texts = [given] if isinstance(given, str) else given
-    if not isinstance(texts, Sequence) or not texts or not all(isinstance(text, str) for text in texts):
-        raise InputError(
-            f"input is {_kind(given)}; expected a text, a list of texts, token ids, or a token tensor [pos] or [batch, pos]."
-        )
-    sequences = [_from_text(model, text) for text in texts]
+    for name, other in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
+        if other is not None:
+            raise InputError(
+                f"{name} with texts, or with ids of unequal lengths: expected a token tensor [batch, pos]. Texts are never padded: "
+                f"omit {name}."
+            )
+    prompts = [given] if isinstance(given, str) else given
+    if len(prompts) > 1:
+        _refuse_padding(model, prompts)
+    sequences = [
+        _from_text(model, prompt) if isinstance(prompt, str) else _from_tensor(model, prompt, None).tokens
+        for prompt in prompts
+    ]
     return in_batches(model, sequences, together=together, unequal=unequal and together and model.family.causal)
+
+
+def read_prompts(given: Any, name: str = "input") -> str | Tensor | list[Prompt]:
+    """One text, token ids [pos] or [batch, pos], or a list of texts and ids [pos], from any form in which prompts are given.
+
+    Lists, arrays, columns of tables and iterators of texts or of ids are read. Whole numbers in a list are the ids of one prompt.
+
+    Args:
+        given: The prompts.
+        name: The argument's name, for the error.
+
+    Raises:
+        InputError: for prompts without order or entries, and entries that are not one prompt.
+    """
+    if isinstance(given, str | Tensor):
+        return given
+    if isinstance(given, np.ndarray) and given.dtype.kind in "iu" and given.ndim:
+        return torch.from_numpy(given.astype(np.int64))
+    plain = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(plain, str):
+        return plain
+    table = len(getattr(plain, "shape", ())) > 1  # of pandas or polars, which iterates over names of columns
+    if table or not isinstance(plain, Iterable) or isinstance(plain, Mapping | AbstractSet | bytes | bytearray):
+        raise InputError(f"{name} is {_kind(given)}: expected {_PROMPTS}.")
+    entries = list(plain)
+    if not entries:
+        empty = "" if isinstance(given, list | tuple) else " without entries"
+        raise InputError(f"{name} is {_kind(given)}{empty}: expected {_PROMPTS}.")
+    if all(_is_id(entry) for entry in entries):
+        return torch.tensor([whole_number(entry, name) for entry in entries])
+    return [_one_prompt(entry, f"{name}[{number}]") for number, entry in enumerate(entries)]
+
+
+def _is_id(entry: Any) -> bool:
+    number = whole(entry) if getattr(entry, "ndim", 0) == 0 else None
+    return number is not None and abs(number) < 2**63
+
+
+def _one_prompt(entry: Any, name: str) -> Prompt:
+    """A text, or ids [pos], of an entry of a list; ids [1, pos] are one prompt too.
+
+    Raises:
+        InputError: for several prompts in one entry.
+    """
+    held = read_prompts(entry, name)
+    row = held[0] if isinstance(held, Tensor) and held.ndim == 2 and len(held) == 1 else held
+    if isinstance(row, str) or (isinstance(row, Tensor) and row.ndim == 1):
+        return row
+    raise InputError(f"{name} is {_kind(entry)}: expected one text, or the token ids [pos] of one prompt.")
+
+
+def prompts_of(model: Model, given: Any, name: str) -> tuple[bool, list[Prompt]]:
+    """Whether there is a single prompt, and the prompts, each a text or ids [pos], for calls that run them one by one.
+
+    Raises:
+        InputError: for a pair of segments, padding, and input that cannot be read.
+    """
+    refuse_pair(given, name)
+    held = read_prompts(given, name)
+    if isinstance(held, Tensor) and (held.ndim not in (1, 2) or not held.numel()):
+        raise InputError(f"{name} is {_kind(held)}: expected {_PROMPTS}.")
+    rows: list[Any] = [*held] if isinstance(held, Tensor) and held.ndim == 2 else [held]
+    prompts: list[Prompt] = held if isinstance(held, list) else rows
+    if len(prompts) > 1:  # a single one is checked when it runs
+        _refuse_padding(model, prompts, name)
+    return is_single(held) or (isinstance(held, Tensor) and len(held) == 1), prompts
+
+
+def _refuse_padding(model: Model, prompts: Sequence[Prompt], name: str = "input") -> None:
+    """Refuse ids of several prompts that look padded, and warn of one prompt that does.
+
+    Prompts of equal length look padded if they have different numbers of pad tokens at an end, or more than a mark there.
+
+    Raises:
+        InputError: with the prompt and the token.
+
+    Warns:
+        PaddingWarning: for a single prompt.
+    """
+    rows = [prompt.tolist() for prompt in prompts if isinstance(prompt, Tensor)]
+    if len({len(row) for row in rows}) != 1:
+        return
+    for (token, pad), end in product(_pad_tokens(model).items(), ("beginning", "end")):
+        runs = [sum(1 for _ in takewhile(token.__eq__, row if end == "beginning" else reversed(row))) for row in rows]
+        most, least = max(runs), min(runs)
+        if most <= pad.allowed and (most == least or not pad.equally):
+            continue
+        found = f"{most} pad token{'s' * (most > 1)} {quoted(model, torch.tensor([token]))[0]} at its {end}"
+        if len(rows) == 1:
+            warn(f"{name} has {found}, which the model reads as text. Omit them, or pass the text.", PaddingWarning)
+            continue
+        raise InputError(
+            f"{name}: prompt {runs.index(most)} has {found}, prompt {runs.index(least)} has {least}; padding without a mask is read as "
+            "text. Pass a list of texts, or a list of ids without padding, or attention_mask= where a call takes it. If these tokens "
+            "are text, pass the prompts one by one."
+        )
+
+
+class _Pad(NamedTuple):
+    """A token that pads."""
+
+    allowed: int
+    """Number of these tokens that may be at an end of a prompt without being padding."""
+    equally: bool
+    """Whether all prompts of a batch have to have equally many there."""
+
+
+def _pad_tokens(model: Model) -> dict[int, _Pad]:
+    """The pad token, and end-of-text tokens, which may pad too.
+
+    Without a tokenizer, the tokens are those of Hugging Face's config.
+    """
+    tokenizer = tokenizer_of(model.hooked)
+    source = getattr(getattr(model.hooked, "original_model", None), "config", None) if tokenizer is None else tokenizer
+    marks = {name: several(getattr(source, f"{name}_token_id", None)) for name in ("bos", "eos", "cls", "sep", "pad")}
+    pads = [token for token in marks.pop("pad") if token is not None]
+    ends = [token for token in marks["eos"] if token is not None]
+    others = {token for of_mark in marks.values() for token in of_mark}
+    by_end = {token: _Pad(allowed=1, equally=False) for token in ends}
+    return by_end | {token: _Pad(allowed=int(token in others), equally=True) for token in pads}
 
 
 def read_input(
@@ -159,7 +290,7 @@ def read_input(
     Args:
         model: Model whose tokenizer reads a pair.
         given: A tokenizer's output (`input_ids`, `attention_mask`, `token_type_ids`); for an encoder a tuple of two texts, which
-            are the two segments of one input. Other input is returned unchanged.
+            are the two segments of one input. Other input is read by `read_prompts`.
         attention_mask: The caller's attention mask.
         token_type_ids: The caller's token types.
 
@@ -172,7 +303,7 @@ def read_input(
             refuse_pair(given, "input")
         given = _tokenizer(model)(*given)
     if not isinstance(given, Mapping):
-        return given, attention_mask, token_type_ids
+        return read_prompts(given), attention_mask, token_type_ids
     if "input_ids" not in given:
         raise InputError(
             f"input is {_kind(given)} of {', '.join(map(repr, given)) or 'nothing'}: expected a tokenizer's output, with input_ids."
@@ -202,16 +333,6 @@ def _as_tensor(values: Any, name: str) -> Tensor:
         ) from None
 
 
-def refuse_no_prompt(given: Any, name: str) -> None:
-    """Refuse input that is not a text, token ids, or several of these.
-
-    Raises:
-        InputError: with the argument and its type.
-    """
-    if not isinstance(given, str | Sequence | Mapping | Tensor | np.ndarray):
-        raise InputError(f"{name} is of type {type(given).__name__}: expected a text, token ids, or a list of these.")
-
-
 def refuse_pair(given: Any, name: str) -> None:
     """Refuse a tuple of two texts, which could be one pair or two prompts, and a tokenizer's output.
 
@@ -225,6 +346,20 @@ def refuse_pair(given: Any, name: str) -> None:
         )
     if isinstance(given, Mapping):
         raise InputError(f"{name} is {_kind(given)}: expected texts or token ids, such as its input_ids.")
+
+
+def warn_of_equal_pair(clean: Int[Tensor, " pos"], corrupted: Int[Tensor, " pos"], which: str = "") -> None:
+    """Warn of a clean and a corrupted prompt with the same tokens; `which` is the number of the pair, "[3]".
+
+    Warns:
+        EqualPairWarning: with the pair.
+    """
+    if torch.equal(clean, corrupted):
+        warn(
+            f"clean{which} and corrupted{which} are the same {len(clean)} tokens: all effects of this pair are 0, in means too, and "
+            "normalised ones are NaN. Omit the pair, or change one of its prompts.",
+            EqualPairWarning,
+        )
 
 
 def in_batches(
@@ -307,9 +442,7 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
         InputError: for several texts, and for input that cannot be used.
     """
     refuse_pair(given, name)
-    if not is_single(given) and not (isinstance(given, Tensor) and given.ndim == 2 and len(given) == 1):
-        raise InputError(f"{name} is {_kind(given)}; expected one text, or one tensor of token ids [pos].")
-    (batch,) = prepare(model, given, None)
+    (batch,) = prepare(model, _one_prompt(given, name), None)
     return batch.tokens[0]
 
 
@@ -323,25 +456,18 @@ def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     return torch.randint(low, max(vocabulary, 16), (length,), generator=torch.Generator().manual_seed(0))
 
 
-def is_single(given: Any) -> bool:
-    """Whether the input is one sequence, so that the call returns one result and not a list."""
-    return isinstance(given, str) or _is_ids(given) or (isinstance(given, Tensor) and given.ndim == 1)
-
-
-def _is_ids(given: Any) -> bool:
-    return (
-        isinstance(given, Sequence)
-        and not isinstance(given, (str, bytes, bytearray))
-        and bool(given)
-        and all(isinstance(token, SupportsIndex) and not isinstance(token, (bool, Tensor)) for token in given)
-    )
+def is_single(given: object) -> bool:
+    """Whether prompts of `read_prompts` are one, so that the call returns one result and not a list."""
+    return isinstance(given, str) or (isinstance(given, Tensor) and given.ndim == 1)
 
 
 def _kind(given: Any) -> str:
-    if isinstance(given, Sequence) and not isinstance(given, str):
+    if isinstance(given, list | tuple):
         kind = type(given).__name__
         return f"a {kind} of {type(given[0]).__name__}" if given else f"an empty {kind}"
-    return f"a tensor of shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+    kind = "tensor" if isinstance(given, Tensor) else type(given).__name__
+    shape = f" of shape {tuple(given.shape)}" if isinstance(given, Tensor | np.ndarray) else ""
+    return "None" if given is None else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{shape}"
 
 
 # Tokens and their texts
@@ -568,6 +694,8 @@ def _from_tensor(model: Model, tokens: Tensor, attention_mask: Tensor | None) ->
     if attention_mask is not None:
         mask = _values_below("attention_mask", attention_mask, rows, 2, tokens.shape).bool()
         _refuse_masks(model, mask)
+    else:
+        _refuse_padding(model, list(rows))
     return Batch(_checked(model, rows), None if mask is None or mask.all() else mask, numbers=tuple(range(len(rows))))
 
 
@@ -575,12 +703,16 @@ def _values_below(
     name: str, given: Any, tokens: Int[Tensor, "batch pos"], count: int, shape: Sequence[int]
 ) -> Int[Tensor, "batch pos"]:
     expected = "zeros and ones" if name == "attention_mask" else f"0 to {count - 1}"
-    if not isinstance(given, Tensor) or given.ndim == 0 or given.numel() == 0:
+    try:
+        held = torch.as_tensor(given.tolist() if hasattr(given, "tolist") else given).cpu()
+    except (TypeError, ValueError, RuntimeError):
+        held = torch.zeros(())
+    if held.ndim == 0 or held.numel() == 0:
         raise InputError(f"{name}={brief(given)}: expected a tensor of {expected}, one for each token.")
-    values = given.detach().cpu().reshape(-1, given.shape[-1])
+    values = (held.long() if held.dtype == torch.bool else held).reshape(-1, held.shape[-1])
     if values.shape != tokens.shape or not torch.isin(values, torch.arange(count).to(values.dtype)).all():
         raise InputError(
-            f"{name} has shape {tuple(given.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected {expected} of "
+            f"{name} has shape {tuple(held.shape)} and values {sorted(set(values.flatten().tolist()))[:5]}; expected {expected} of "
             f"the input's shape {tuple(shape)}."
         )
     return values.long()

@@ -22,7 +22,7 @@ from tl_ffblock.attribution.targets import Target, of_logits, words_of
 from tl_ffblock.bridge.edited import PATCH_KINDS, LateRuns, PatchKind, heads_of
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Ids, Layers, Texts, Tokens
-from tl_ffblock.errors import InputError
+from tl_ffblock.errors import EqualPairWarning, InputError, warn
 from tl_ffblock.interventions.patched import equally_long, pair_labels, refuse_other_run
 from tl_ffblock.layer.positions import NamedPositions, Positions, chosen_positions, whole_number
 from tl_ffblock.metrics import CleanRun, Metric, run_by_run
@@ -44,6 +44,8 @@ PatchesOf: TypeAlias = Literal["residual", "residual_mid", "attention", "mlps", 
 add to it; of heads z, queries, keys and values before any rotation, and the attention pattern."""
 STREAM: tuple[PatchKind, ...] = ("residual", "residual_mid", "attention", "mlp")
 """Kinds without heads, which are patched at one position at a time by default."""
+_EQUAL = 1e-6
+"""Targets with a smaller relative difference are equal: it is rounding of float32."""
 PLACES = ["kind", "layer", "head", "position"]
 """Columns that identify a patch."""
 
@@ -136,16 +138,21 @@ class ActivationPatching(Result):
 
     @property
     def normalised(self) -> ByKind[Float[Tensor, "..."]]:
-        """The target under each patch, 0 for the corrupted run's and 1 for the clean run's.
+        """The target under each patch, 0 for the corrupted run's and 1 for the clean run's; NaN if these are equal.
 
         Raises:
             InputError: if there is no corrupted prompt.
+
+        Warns:
+            EqualPairWarning: if they are equal.
         """
         if not self._has_ends:
             raise InputError(
                 f"normalised: replacement={self.replacement!r} has no corrupted prompt, whose target would be 0. Use `values`, or "
                 "pass a corrupted prompt and replacement='run'."
             )
+        if bool(self._ends[1].isnan().any()):
+            warn(f"normalised is NaN: {self._equal_ends}. Use `values`.", EqualPairWarning)
         return self._of_one({kind: self._scaled(kind, *self._ends) for kind in self.measured})
 
     @property
@@ -252,6 +259,8 @@ class ActivationPatching(Result):
                 where = f" at {row['position']} {row['token']!r}" if row["position"] != -1 else ", all positions"
                 lines[f"largest {kind}"] = f"L{row['layer']}{head}{where}: {significant(float(row['value']))}"
         checks = f"worst relative error of logits {scientific(self.error)}"
+        if self._has_ends and bool(self._ends[1].isnan().any()):
+            lines["normalised"] = f"NaN: {self._equal_ends}"
         lines["checks"] = checks if self.complete else f"{checks}; interrupted, NaN where no patch was run"
         ends = [significant(float(end[0]), 4, "-") for end in (self.clean, self.corrupted)[: 1 + self._has_ends]]
         more = f" and {len(self.targets) - 1} more" if len(self.targets) > 1 else ""
@@ -265,8 +274,15 @@ class ActivationPatching(Result):
 
     @property
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """The targets that are scaled to 0, and their distance to those that are scaled to 1."""
-        return self.corrupted, self.clean - self.corrupted
+        """The targets that are scaled to 0, and their distance to those that are scaled to 1; NaN if it is rounding."""
+        unit = self.clean - self.corrupted
+        return self.corrupted, unit.masked_fill(unit.abs() <= _EQUAL * self.clean.abs(), torch.nan)
+
+    @property
+    def _equal_ends(self) -> str:
+        return (
+            f"the targets of the clean and the corrupted prompt are equal, {significant(float(self.clean[0]), 4, '-')}"
+        )
 
     @property
     def _unpatched(self) -> tuple[Tensor, Tensor]:
@@ -534,7 +550,7 @@ def activation_patching(
     """
     known = identify(model)
     given: dict[str, Any] = {**DEFAULTS, **options}
-    single, pairs = _pairs(clean, corrupted, given["replacement"], given["direction"])
+    single, pairs = _pairs(known, clean, corrupted, given["replacement"], given["direction"])
     sweep = _opened(known, target, len(pairs), corrupted is not None, given)
     tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
     results = _swept(sweep, tokens, given["positions"], given["progress"])
@@ -688,7 +704,9 @@ def _means(sweep: _Sweep, prompts: Sequence[Int[Tensor, " _"]]) -> dict[tuple[Pa
     return {key: total / sum(map(len, prompts)) for key, total in sums.items()}
 
 
-def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None) -> tuple[bool, list[Any]]:
+def _pairs(
+    model: Model, clean: Any, corrupted: Any, replacement: Replacement, direction: Change | None
+) -> tuple[bool, list[Any]]:
     """Whether there is one pair, and the prompts of each: the clean prompt, and that of the new activations."""
     if (replacement == "run") != (corrupted is not None):
         need = (
@@ -701,7 +719,7 @@ def _pairs(clean: Any, corrupted: Any, replacement: Replacement, direction: Chan
         raise InputError(
             f"direction='denoising' with replacement={replacement!r}: the clean prompt is patched. Omit direction."
         )
-    single, pairs = pairs_of(clean, clean if corrupted is None else corrupted)
+    single, pairs = pairs_of(model, clean, corrupted)
     if replacement == "resample":
         if len(pairs) < 2:
             raise InputError(

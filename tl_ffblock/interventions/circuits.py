@@ -487,7 +487,7 @@ class _Pairs:
             raise InputError(
                 f'corrupted=None with ablation={ablation!r}: expected corrupted prompts; only ablation="zero" needs none.'
             )
-        single, given = pairs_of(clean, clean if corrupted is None else corrupted)
+        single, given = pairs_of(known, clean, corrupted)
         metric = of_logits(target, known, len(given))
         tokens = [equally_long(known, pair, "" if single else f"[{number}]") for number, pair in enumerate(given)]
         pairs = [(first, None if corrupted is None else second) for first, second in tokens]

@@ -196,23 +196,12 @@ class Contributions:
             UnsupportedModelError: for models that cannot be decomposed.
             IdentityError: if a cached activation contradicts the model's weights.
         """
-        tensors = isinstance(input, list | tuple) and len(input) > 0 and isinstance(input[0], Tensor)
         self.model: Model = identify(model)
-        runs = [
-            open_run(
-                self.model,
-                given,
-                layers=layers,
-                keeps_logits=True,
-                fwd_hooks=fwd_hooks,
-                value_bias=value_bias,
-                rtol=rtol,
-            )
-            for given in (input if tensors else [input])
-        ]
-        self.layers: tuple[int, ...] = runs[0].layers
-        self._settings = runs[0].settings
-        self._prompts = [prompt for run in runs for prompt in _kept(run)]
+        options: Any = {"fwd_hooks": fwd_hooks, "value_bias": value_bias, "rtol": rtol}
+        run = open_run(self.model, input, layers=layers, keeps_logits=True, **options)
+        self.layers: tuple[int, ...] = run.layers
+        self._settings = run.settings
+        self._prompts = [*_kept(run)]
         self._fwd_hooks = tuple(fwd_hooks)
         self._callbacks = self.model.callbacks()
         self.is_hooked: bool = bool(self._fwd_hooks) or (

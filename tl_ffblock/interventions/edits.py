@@ -19,7 +19,7 @@ from tl_ffblock.bridge.edited import ResumedRuns
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.interventions.contributions import Contributions, Hook, adding_rows, edit_point, refuse_absent
 from tl_ffblock.layer.positions import one_position, whole_number
-from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, run_by_run
+from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, one_number, run_by_run
 from tl_ffblock.signatures import strict
 
 NOTHING_LEFT = 1e-6
@@ -246,7 +246,7 @@ def metric_of(run: Contributions, metric: Metric | LogitFunction, number: int) -
 @strict
 def measure_unedited(contributions: Contributions, metric: Metric | LogitFunction, *, prompt: int = 0) -> float:
     """The metric without an edit; `prompt` is the index in the metric's list of answers."""
-    return float(metric_of(contributions, metric, prompt)(contributions.logits.clone()))
+    return float(one_number(metric_of(contributions, metric, prompt), contributions.logits.clone()))
 
 
 @strict

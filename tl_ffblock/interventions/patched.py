@@ -1,15 +1,16 @@
 """Maps of clean, corrupted and patched forward passes in one call, and differences of maps and vectors."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, Unpack, overload
 
 import pandas as pd
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
+from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.inputs import one_sequence, refuse_pair
+from tl_ffblock.bridge.inputs import Prompt, one_sequence, warn_of_equal_pair
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
@@ -31,33 +32,28 @@ PatchHooks: TypeAlias = Hooks | Callable[[Any], Hooks]
 """Hooks of the patched forward pass, or a function from the clean ActivationCache to hooks."""
 
 
-def refuse_unpaired(clean: Sized, corrupted: Sized) -> None:
-    """Refuse different numbers of clean and corrupted prompts.
-
-    Raises:
-        InputError: if the numbers differ.
-    """
-    for given, name in ((clean, "clean"), (corrupted, "corrupted")):
-        refuse_pair(given, name)
-    if len(clean) != len(corrupted):
-        raise InputError(f"{len(clean)} clean prompts and {len(corrupted)} corrupted: expected pairs, one of each.")
-
-
-def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
-    """Token ids of a clean and a corrupted prompt.
+def equally_long(
+    model: Model, pair: tuple[Prompt, Prompt | None], which: str
+) -> tuple[Int[Tensor, " pos"], Int[Tensor, " pos"]]:
+    """Token ids of a clean and a corrupted prompt; without a corrupted prompt, those of the clean one twice.
 
     Raises:
         InputError: if one cannot be used, or if they differ in length.
+
+    Warns:
+        EqualPairWarning: if they have the same tokens.
     """
-    clean, corrupted = (
-        one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
-    )
+    clean = one_sequence(model, pair[0], f"clean{which}")
+    if pair[1] is None:
+        return clean, clean
+    corrupted = one_sequence(model, pair[1], f"corrupted{which}")
     if len(clean) != len(corrupted):
         raise InputError(
             f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: expected equally many, since patching "
             f"keeps positions. They differ in {alignment(label(model, clean), label(model, corrupted))}: use words of equally many "
             "tokens."
         )
+    warn_of_equal_pair(clean, corrupted, which)
     return clean, corrupted
 
 
@@ -194,10 +190,7 @@ def patched_maps(
             input that cannot be used.
     """
     known = identify(model)
-    lists = isinstance(clean, list | tuple) and isinstance(corrupted, list | tuple)
-    if lists:
-        refuse_unpaired(clean, corrupted)
-    pairs = list(zip(clean, corrupted, strict=True)) if lists else [(clean, corrupted)]
+    single, pairs = pairs_of(known, clean, corrupted)
     hooks: Sequence[Any] = [fwd_hooks] * len(pairs)  # the same hooks or function for all
     if not callable(fwd_hooks) and fwd_hooks and all(callable(one) for one in fwd_hooks):
         hooks = fwd_hooks
@@ -211,10 +204,10 @@ def patched_maps(
 
     results = Results[PatchedMaps]()
     for number, (pair, own) in enumerate(zip(pairs, hooks, strict=True)):
-        first, second = equally_long(known, pair, f"[{number}]" if lists else "")
+        first, second = equally_long(known, pair, "" if single else f"[{number}]")
         made = own(cache_of(known, first)) if callable(own) else own
         results.append(PatchedMaps(maps(first, ()), maps(second, ()), maps(second, made)))
-    return results if lists else results[0]
+    return results[0] if single else results
 
 
 @strict

@@ -25,7 +25,7 @@ from tl_ffblock.interventions.contributions import Contributions
 from tl_ffblock.interventions.edits import Advance, Edit, PromptEdit, SideBySide, changes, metric_of
 from tl_ffblock.layer.heads import AskedHeads, head_numbers
 from tl_ffblock.layer.positions import ChosenPositions, NamedPositions, chosen_positions, spans, whole_number
-from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric
+from tl_ffblock.metrics import LogitFunction, Metric, PlainMetric, as_metric, one_number
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval
@@ -319,7 +319,9 @@ def _measured(sweep: _Sweep, metric: Metric, batch_size: int, shown: bool) -> tu
         if isinstance(metric, PlainMetric) and len(runs) > 1:
             return _of_all_prompts(sweep, runs, cells, metric, batch_size, progress.step)
         metrics = [metric_of(run, metric, number) for number, run in enumerate(runs)]
-        baselines = torch.tensor([float(read(run.logits.clone())) for read, run in zip(metrics, runs, strict=True)])
+        baselines = torch.tensor(
+            [float(one_number(read, run.logits.clone())) for read, run in zip(metrics, runs, strict=True)]
+        )
         lengths, values = sweep.runs.lengths, dict[int, Tensor]()
         for length in dict.fromkeys(lengths):
             numbers = [number for number, own in enumerate(lengths) if own == length]

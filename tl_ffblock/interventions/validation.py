@@ -24,16 +24,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import one_sequence, refuse_pair
+from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.runs import Layers
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError
 from tl_ffblock.interventions.contributions import Contributions
 from tl_ffblock.interventions.edits import Advance, Edit, exchange, knockout, measure_edits, metric_of, removal
-from tl_ffblock.interventions.patched import PromptList, equally_long, refuse_unpaired
+from tl_ffblock.interventions.patched import PromptList, equally_long
 from tl_ffblock.layer.positions import real_number, whole_number
 from tl_ffblock.layer.scopes import select_scopes
-from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss
+from tl_ffblock.metrics import LogitFunction, Metric, as_metric, kl_divergence, loss, one_number
 from tl_ffblock.progress import Progress
 from tl_ffblock.result import Result, Values
 from tl_ffblock.results.intervals import Correlation, bootstrap_weights, mean_interval, rank_correlation
@@ -335,19 +335,9 @@ def causal_validation(
 def _tokens(
     model: Model, prompts: PromptList, corrupted: PromptList | None
 ) -> list[tuple[Int[Tensor, " pos"], Int[Tensor, " pos"] | None]]:
-    for given, name in ((prompts, "prompts"), (corrupted, "corrupted")):
-        refuse_pair(given, name)
-        alone = isinstance(given, str) or (isinstance(given, Tensor) and given.ndim < 2)
-        listed = [] if alone or not isinstance(given, Iterable) else list(given)
-        if not listed and (given is not None or name == "prompts"):
-            raise InputError(
-                f"{name}={brief(given)}: expected a list of texts or of token tensors [pos], at least one."
-            )
-    if corrupted is None:
-        return [(one_sequence(model, prompt, f"prompts[{number}]"), None) for number, prompt in enumerate(prompts)]
-    refuse_unpaired(prompts, corrupted)
-    pairs = zip(prompts, corrupted, strict=True)
-    return [equally_long(model, pair, f"[{number}]") for number, pair in enumerate(pairs)]
+    single, pairs = pairs_of(model, prompts, corrupted, "prompts")
+    tokens = [equally_long(model, pair, "" if single else f"[{number}]") for number, pair in enumerate(pairs)]
+    return [(clean, None if corrupted is None else other) for clean, other in tokens]
 
 
 class Cell(NamedTuple):
@@ -385,7 +375,7 @@ class _Sampler:
             predicted.append(_predictions(run, donor, cell))
             places.append(self._add_edits(edits, run, donor, cell))
         read = metric_of(run, self.metric, number)
-        clean = float(read(run.logits.clone()))
+        clean = float(one_number(read, run.logits.clone()))
         measured = measure_edits(
             run, edits, self.metric, prompt=number, batch_size=self.plan.batch_size, advance=self.advance
         ).tolist()

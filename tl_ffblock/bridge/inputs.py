@@ -5,6 +5,7 @@ of a sequence do not change a causal model's activations before them.
 """
 
 import ctypes
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,11 @@ LONGEST_JOINED = 256
 """Longer texts are not lengthened: a batch saves little for them, and some position embeddings depend on the length."""
 APPENDED = 8
 """Tokens that may be appended to save a batch, which costs as much as 9 more tokens on a model of GPT-2-small size, 33 on SmolLM2."""
+
+SPACE_MARK = "▁"
+"""White space in pieces of SentencePiece vocabularies."""
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+"""Pieces of single bytes in such vocabularies."""
 
 MANY_TOKENS, SECONDS_BETWEEN_TRIMS = 1024, 0.05
 """Batches of at least this many tokens return freed memory to the system, at this interval."""
@@ -371,31 +377,115 @@ def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
     return tuple(f"token {id}" if text is None else repr(text) for id, text in zip(tokens.tolist(), texts, strict=True))
 
 
-def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
+def _texts(model: Any, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
     """Tokens as text, None for ids outside the vocabulary; empty if the tokenizer knows none, or without a tokenizer."""
-    tokenizer = tokenizer_of(model.hooked)
+    hooked = model.hooked if isinstance(model, Model) else model
+    tokenizer = tokenizer_of(hooked)
     if tokenizer is None:
         return ()
     pieces = tokenizer.convert_ids_to_tokens(tokens.tolist())
-    to_text = getattr(model.hooked, "to_str_tokens", None)  # not in HookedEncoder
-    texts = pieces if to_text is None else to_text(tokens)
-    if not any(texts):
-        return ()
-    return tuple(None if piece is None else text for piece, text in zip(pieces, texts, strict=True))
+    to_text = getattr(hooked, "to_str_tokens", None)  # not in HookedEncoder
+    read = zip(pieces, pieces if to_text is None else to_text(tokens), strict=True)
+    texts = tuple(None if piece is None else _spelled(piece, text) for piece, text in read)
+    return texts if any(texts) else ()
+
+
+def _spelled(piece: str, text: str) -> str:
+    """A token's text from its piece of the vocabulary and its decoded text, from which decoders of Llama 2's kind strip a space."""
+    if piece.startswith(SPACE_MARK) and SPACE_MARK not in text:
+        return " " * (len(piece) - len(piece.lstrip(SPACE_MARK))) + text.lstrip(" ")
+    byte = _BYTE.fullmatch(piece)
+    if byte is None or text not in ("", piece):
+        return text
+    value = int(byte[1], 16)
+    return chr(value) if value < 128 else "\N{REPLACEMENT CHARACTER}"
 
 
 def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
-    if model.api == "HookedEncoder":
-        tokens: Tensor = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
-    else:
-        tokens = model.hooked.to_tokens(text, truncate=False)
-    return tokens.cpu()
+    """Token ids of a text as the model's input, [1, pos]: its tokenizer's, between the special tokens of `_around`."""
+    read, own, first, last = _read(model, text)
+    return torch.tensor([[*first, *read["input_ids"][own], *last]], dtype=torch.long)
 
 
-def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
-    """First token of each text; None without a tokenizer, if two are equal, or if one has no text or is unknown."""
+def _read(model: Model, text: str, **options: bool) -> tuple[Any, slice, list[int], list[int]]:
+    """The one reading of a text: the tokenizer's output, where the text's own tokens are, special tokens before and after them.
+
+    A text that begins with these special tokens, such as a rendered chat template, gets no second ones.
+
+    Raises:
+        InputError: if settings of TransformerLens do not describe the tokenizer.
+    """
+    tokenizer = _tokenizer(model, text)
+    read, (before, after) = tokenizer(text, **options), _added(tokenizer)
+    own = slice(len(before), len(read["input_ids"]) - len(after))
+    inner, (first, last) = list(read["input_ids"][own]), _around(model, before, after)
+    first = [] if inner[: len(first)] == first else first
+    return read, own, first, [] if inner[len(inner) - len(last) :] == last else last
+
+
+def _added(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Special tokens that a tokenizer adds before and after a text."""
+    marked, bare = (list(tokenizer("a", add_special_tokens=added)["input_ids"]) for added in (True, False))
+    before = next((at for at in range(len(marked)) if marked[at : at + len(bare)] == bare != []), len(marked))
+    return marked[:before], marked[before + len(bare) :]
+
+
+def _around(model: Model, before: list[int], after: list[int]) -> tuple[list[int], list[int]]:
+    """Special tokens before and after a text in this model's input, from those that its tokenizer adds.
+
+    An encoder has those of its tokenizer. A causal model has one BOS, also if its tokenizer adds none (GPT-2), unless
+    `cfg.default_prepend_bos` is False: this is TransformerLens's documented switch for texts without BOS, and also overrules a
+    tokenizer that adds one (Llama). It has no EOS that its tokenizer appends: nothing follows an end.
+
+    Raises:
+        InputError: if settings of TransformerLens do not describe the tokenizer.
+    """
+    tokenizer = model.hooked.tokenizer
+    if not model.family.causal:
+        if tokenizer.cls_token_id is None or tokenizer.cls_token_id in before:
+            return before, after
+        raise InputError(
+            f"{model.name} is an encoder, and its tokenizer adds no {tokenizer.cls_token} before a text: expected the model's own "
+            "tokenizer, model.tokenizer = transformers.AutoTokenizer.from_pretrained(...). Or pass token ids."
+        )
+    bos, wanted = tokenizer.bos_token_id, getattr(model.hooked.cfg, "default_prepend_bos", True)
+    if bos not in before and (bos is None or len(tokens_of(model, tokenizer.bos_token)) != 1):
+        bos = None  # such as "<|endoftext|>", which TransformerLens sets where there is none
+    _refuse_other_settings(model, before, after, None if wanted and bos is None else "tokenizer_prepends_bos")
+    missing = [bos] if wanted and bos is not None and bos not in before else []
+    kept = [token for token in before if wanted or token != bos]
+    return kept + missing, [token for token in after if token != tokenizer.eos_token_id]
+
+
+def _refuse_other_settings(model: Model, before: list[int], after: list[int], begin: str | None) -> None:
+    """Refuse settings of TransformerLens that differ from what the tokenizer adds, as after `model.tokenizer = ...`.
+
+    With them TransformerLens loses the BOS or the first word.
+
+    Raises:
+        InputError: with the setting and its value.
+    """
+    tokenizer, cfg = model.hooked.tokenizer, model.hooked.cfg
+    adds = {
+        begin: ("a BOS before", before[:1] in ([tokenizer.bos_token_id], [tokenizer.cls_token_id])),
+        "tokenizer_appends_eos": ("an EOS after", after[-1:] == [tokenizer.eos_token_id]),
+    }
+    for name, (mark, truth) in adds.items():
+        if name is not None and bool(getattr(cfg, name, truth)) is not truth:
+            raise InputError(
+                f"{model.name}: model.cfg.{name} is {not truth}, but its tokenizer adds {mark if truth else 'no' + mark[mark.index(' ') :]} "
+                f"a text. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the model with its "
+                "tokenizer: build_bridge_from_module(..., tokenizer=tokenizer)."
+            )
+
+
+def first_tokens(read: Callable[[Any, str], list[int]], model: Model, *texts: str) -> tuple[int, ...] | None:
+    """First token of each text, read by `tokens_of` or `continued_tokens`.
+
+    None without a tokenizer, if two are equal, or if one has no text or is unknown.
+    """
     tokenizer = tokenizer_of(model.hooked)
-    first = [] if tokenizer is None else [tokens_of(model, text)[:1] for text in texts]
+    first = [] if tokenizer is None else [read(model, text)[:1] for text in texts]
     if not first or not all(first) or len({token for (token,) in first}) < len(first):
         return None
     known = all(token != tokenizer.unk_token_id and tokenizer.decode([token]).strip() for (token,) in first)
@@ -403,12 +493,34 @@ def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
 
 
 def tokens_of(model: Any, text: str) -> list[int]:
-    """Token ids of a text, without special tokens; for a `Model` or a TransformerLens model.
+    """Token ids of a word or text, without special tokens; for a `Model` or a TransformerLens model.
+
+    Some tokenizers put a space before a text (Llama 2): there `"Mary"` and `" Mary"` are the same token.
 
     Raises:
         InputError: if there is no tokenizer.
     """
-    return list(_tokenizer(model, text)(text, add_special_tokens=False)["input_ids"])
+    tokenizer = _tokenizer(model, text)
+    given = text[1:] if text[:1] == " " and text[1:] and _puts_a_space(tokenizer) else text
+    return list(tokenizer(given, add_special_tokens=False)["input_ids"])
+
+
+def continued_tokens(model: Any, text: str) -> list[int]:
+    """Token ids of a text that continues another, without the space that some tokenizers put before a text.
+
+    Raises:
+        InputError: if there is no tokenizer.
+    """
+    line = tokens_of(model, "\n")
+    both = tokens_of(model, f"\n{text}")
+    inside = _puts_a_space(_tokenizer(model, text)) and both[: len(line)] == line
+    return both[len(line) :] if inside else tokens_of(model, text)
+
+
+def _puts_a_space(tokenizer: Any) -> bool:
+    """Whether a tokenizer puts a space before a text, as those of Llama 2 and Mistral 7B do."""
+    first = tokenizer.convert_ids_to_tokens(tokenizer("a", add_special_tokens=False)["input_ids"][:1])
+    return bool(first) and str(first[0]).startswith((SPACE_MARK, "Ġ"))
 
 
 def single_token(model: Any, word: str | int) -> int:
@@ -421,9 +533,9 @@ def single_token(model: Any, word: str | int) -> int:
         return whole_number(word, "token")
     ids, tokenizer = tokens_of(model, word), _tokenizer(model, word)
     if len(ids) != 1:
-        pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
+        pieces = ", ".join(map(repr, _texts(model, torch.tensor(ids)))) if ids else "none"
         raise InputError(
-            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: use one of "
+            f"{word!r} is {len(ids)} tokens: {pieces}. Expected one token: use one of "
             "them, a word that is one (a leading space matters), or a token id."
         )
     if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
@@ -471,10 +583,10 @@ def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
 
 def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
     """Special tokens before and after a text in this model's input; empty without a tokenizer."""
-    known = tokenizer_of(model.hooked) is not None
-    marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
-    before = len(marks) if model.family.causal else min(1, len(marks))
-    return marks[:before], marks[before:]
+    tokenizer = tokenizer_of(model.hooked)
+    marks = ([], []) if tokenizer is None else _around(model, *_added(tokenizer))
+    first, last = (torch.tensor(some, dtype=torch.long) for some in marks)
+    return first, last
 
 
 def padding_token(model: Model) -> int:
@@ -491,20 +603,14 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     tokenizer = _tokenizer(model, text)
     if not tokenizer.is_fast:
         raise InputError(f"{model.name}: its tokenizer has no character offsets. Use a fast tokenizer.")
-    ids, tokens = _tokenised(model, text)[0].tolist(), tokenizer(text, return_offsets_mapping=True)
-    inner = list(tokens["input_ids"])
-    before = len(ids) - len(inner)
-    if before < 0 or ids[before:] != inner:
-        raise InputError(
-            f"{model.name}: TransformerLens and the tokenizer give different tokens of {text[:60]!r}. Use token ids."
-        )
-    spans = [(0, 0)] * before
-    for start, end in tokens["offset_mapping"]:  # without the white space that byte-level tokens include
+    read, own, first, last = _read(model, text, return_offsets_mapping=True)
+    spans = [(0, 0)] * len(first)
+    for start, end in read["offset_mapping"][own]:  # without the white space that byte-level tokens include
         piece = text[start:end]
         if piece.strip():
             start, end = start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
         spans.append((start, end))
-    return np.array(ids), spans
+    return np.array([*first, *read["input_ids"][own], *last]), spans + [(0, 0)] * len(last)
 
 
 def _tokenizer(model: Any, text: str = "") -> Any:

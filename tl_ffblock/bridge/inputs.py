@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -315,6 +316,43 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
         raise InputError(f"{name} is {_kind(given)}; expected one text, or one tensor of token ids [pos].")
     (batch,) = prepare(model, given, None)
     return batch.tokens[0]
+
+
+def refuse_unequal(model: Model, pair: Sequence[Int[Tensor, " _"]], given: Sequence[Any], which: str = "") -> None:
+    """Refuse a clean and a corrupted prompt with different numbers of tokens, or a text with BOS beside ids without.
+
+    Args:
+        model: Model whose tokenizer names the tokens.
+        pair: Token ids of both.
+        given: The prompts as they were given.
+        which: Number of the pair in a list, such as "[2]".
+
+    Raises:
+        InputError: with what differs, and what to pass.
+    """
+    tokenizer, names = tokenizer_of(model.hooked), (f"clean{which}", f"corrupted{which}")
+    marks = () if tokenizer is None else (tokenizer.bos_token_id, tokenizer.cls_token_id)
+    begins = [int(tokens[0]) in marks for tokens in pair]
+    lengths = tuple(len(tokens) for tokens in pair)
+    if len(set(begins)) > 1 and (len(set(lengths)) > 1 or sum(isinstance(one, str) for one in given) == 1):
+        lacks, has = names if begins[1] else names[::-1]
+        mark = label(model, pair[begins.index(True)][:1])[0]
+        raise InputError(
+            f"{lacks} has no BOS, and {has} begins with {mark!r}: expected both to begin alike, since positions are compared. Pass texts, "
+            "or ids of model.to_tokens(text)."
+        )
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"{names[0]} has {lengths[0]} tokens, {names[1]} {lengths[1]}: expected equally many, since patching keeps positions. They "
+            f"differ in {_alignment(*(label(model, tokens) for tokens in pair))}: use words of equally many tokens."
+        )
+
+
+def _alignment(clean: Sequence[str], corrupted: Sequence[str]) -> str:
+    """Differences of two texts with different numbers of tokens, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
+    spans = SequenceMatcher(None, clean, corrupted, autojunk=False).get_opcodes()
+    apart = [f"{[*clean[a:b]]}@{a} against {[*corrupted[c:d]]}@{c}" for tag, a, b, c, d in spans if tag != "equal"]
+    return brief(", ".join(apart), 400).strip('"')
 
 
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:

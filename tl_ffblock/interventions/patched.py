@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair
+from tl_ffblock.bridge.inputs import label, one_sequence, refuse_pair, refuse_unequal
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
 from tl_ffblock.contributions import contribution_maps
@@ -19,7 +19,7 @@ from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.tokens import alignment, joined, shortened
+from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
@@ -51,12 +51,7 @@ def equally_long(model: Model, pair: tuple[Any, Any], which: str) -> tuple[Int[T
     clean, corrupted = (
         one_sequence(model, given, name + which) for given, name in zip(pair, ("clean", "corrupted"), strict=True)
     )
-    if len(clean) != len(corrupted):
-        raise InputError(
-            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: expected equally many, since patching "
-            f"keeps positions. They differ in {alignment(label(model, clean), label(model, corrupted))}: use words of equally many "
-            "tokens."
-        )
+    refuse_unequal(model, (clean, corrupted), pair, which)
     return clean, corrupted
 
 

@@ -175,7 +175,7 @@ def read_input(
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
         if model.family.causal:
             refuse_pair(given, "input")
-        given = _tokenizer(model)(*given)
+        given = required_tokenizer(model)(*given)
     if not isinstance(given, Mapping):
         return given, attention_mask, token_type_ids
     if "input_ids" not in given:
@@ -453,7 +453,7 @@ def _read(model: Model, text: str, **options: bool) -> tuple[Any, slice, list[in
     Raises:
         InputError: if settings of TransformerLens do not describe the tokenizer.
     """
-    tokenizer = _tokenizer(model, text)
+    tokenizer = required_tokenizer(model, text)
     read, (before, after) = tokenizer(text, **options), _added(tokenizer)
     own = slice(len(before), len(read["input_ids"]) - len(after))
     inner, (first, last) = list(read["input_ids"][own]), _around(model, before, after)
@@ -512,8 +512,8 @@ def _refuse_other_settings(model: Model, before: list[int], after: list[int], be
         if name is not None and bool(getattr(cfg, name, truth)) is not truth:
             raise InputError(
                 f"{model.name}: model.cfg.{name} is {not truth}, but its tokenizer adds {mark if truth else 'no' + mark[mark.index(' ') :]} "
-                f"a text. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the model with its "
-                "tokenizer: build_bridge_from_module(..., tokenizer=tokenizer)."
+                f"a text. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the model with "
+                "tokenizer=..., as build_bridge_from_module takes it."
             )
 
 
@@ -538,7 +538,7 @@ def tokens_of(model: Any, text: str) -> list[int]:
     Raises:
         InputError: if there is no tokenizer.
     """
-    tokenizer = _tokenizer(model, text)
+    tokenizer = required_tokenizer(model, text)
     given = text[1:] if text[:1] == " " and text[1:] and _puts_a_space(tokenizer) else text
     return list(tokenizer(given, add_special_tokens=False)["input_ids"])
 
@@ -551,7 +551,7 @@ def continued_tokens(model: Any, text: str) -> list[int]:
     """
     line = tokens_of(model, "\n")
     both = tokens_of(model, f"\n{text}")
-    inside = _puts_a_space(_tokenizer(model, text)) and both[: len(line)] == line
+    inside = _puts_a_space(required_tokenizer(model, text)) and both[: len(line)] == line
     return both[len(line) :] if inside else tokens_of(model, text)
 
 
@@ -569,7 +569,7 @@ def single_token(model: Any, word: str | int) -> int:
     """
     if not isinstance(word, str):
         return whole_number(word, "token")
-    ids, tokenizer = tokens_of(model, word), _tokenizer(model, word)
+    ids, tokenizer = tokens_of(model, word), required_tokenizer(model, word)
     if len(ids) != 1:
         pieces = ", ".join(map(repr, _texts(model, torch.tensor(ids)))) if ids else "none"
         raise InputError(
@@ -601,7 +601,7 @@ def special_tokens(model: Model) -> SpecialTokens:
     Raises:
         InputError: if it has no tokenizer.
     """
-    tokenizer = _tokenizer(model)
+    tokenizer = required_tokenizer(model)
     marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     return SpecialTokens(tokenizer.mask_token_id, str(tokenizer.mask_token), tuple(sorted(marks)))
 
@@ -638,7 +638,7 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     Raises:
         InputError: if there is no tokenizer, or one without character offsets.
     """
-    tokenizer = _tokenizer(model, text)
+    tokenizer = required_tokenizer(model, text)
     if not tokenizer.is_fast:
         raise InputError(f"{model.name}: its tokenizer has no character offsets. Use a fast tokenizer.")
     read, own, first, last = _read(model, text, return_offsets_mapping=True)
@@ -651,7 +651,7 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     return np.array([*first, *read["input_ids"][own], *last]), spans + [(0, 0)] * len(last)
 
 
-def _tokenizer(model: Any, text: str = "") -> Any:
+def required_tokenizer(model: Any, text: str = "") -> Any:
     """Tokenizer of a `Model` or a TransformerLens model, for reading a text."""
     name, hooked = (model.name, model.hooked) if isinstance(model, Model) else ("the model", model)
     tokenizer = tokenizer_of(hooked)
@@ -660,7 +660,7 @@ def _tokenizer(model: Any, text: str = "") -> Any:
         known = " but one of special tokens, as is made for a folder without a tokenizer's files"
         empty = "" if getattr(hooked, "tokenizer", None) is None else known
         raise InputError(
-            f"{name} has no tokenizer to read {read}{empty}: pass token ids instead, or set model.tokenizer."
+            f"{name} has no tokenizer to read {read}{empty}: pass token ids instead, or make the model with tokenizer=...."
         )
     return tokenizer
 
@@ -668,7 +668,7 @@ def _tokenizer(model: Any, text: str = "") -> Any:
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if not text.strip():
         raise InputError("input is an empty text: expected at least one word.")
-    _tokenizer(model, text)
+    required_tokenizer(model, text)
     tokens = _tokenised(model, text)
     if not tokens.numel():
         raise InputError(

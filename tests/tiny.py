@@ -322,6 +322,11 @@ def perturb(model: nn.Module, seed: int) -> None:
 
 # --- tokenizers -------------------------------------------------------------------------------------------------
 
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' }}{{ message['content'] | trim }}"
+    "{{ eos_token }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+"""A chat template that writes the BOS itself, as those of Llama 3, Gemma and Mistral."""
 _TEXTS = (
     "the cat sat on the mat .",
     "a dog and the bird saw her , but they did not move !",
@@ -351,15 +356,11 @@ def _word_tokenizer(texts: Sequence[str], masked: bool) -> transformers.PreTrain
         eos_token="<eos>",
         unk_token="<unk>",
         mask_token="<mask>",
+        chat_template=CHAT,
     )
 
 
 _PIECES = ("▁When", "▁Mary", "▁and", "▁John", "▁Tom", "▁gave", "▁went", "▁to", "▁the", "▁un", "believable", "ly", "hot", "cold")
-CHAT = (
-    "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' }}{{ message['content'] | trim }}"
-    "{{ eos_token }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
-"""A chat template that writes the BOS itself, as those of Llama 3, Gemma and Mistral."""
 READERS = ("llama2", "mistral", "gemma", "gpt2", "olmo", "bert")
 """Kinds of tokenizers of `piece_tokenizer`."""
 
@@ -398,9 +399,9 @@ def piece_tokenizer(kind: str) -> transformers.PreTrainedTokenizerBase:
         unk_token="<unk>",
         pad_token="<pad>",
         extra_special_tokens=marks[4:],
+        chat_template=CHAT,
     )
     tokenizer.init_kwargs["add_bos_token"] = True  # TransformerLens asks the hub without it; given above it replaces the marks
-    tokenizer.chat_template = CHAT
     return tokenizer
 
 

@@ -360,7 +360,22 @@ def _word_tokenizer(texts: Sequence[str], masked: bool) -> transformers.PreTrain
     )
 
 
-_PIECES = ("▁When", "▁Mary", "▁and", "▁John", "▁Tom", "▁gave", "▁went", "▁to", "▁the", "▁un", "believable", "ly", "hot", "cold")
+_PIECES = (
+    "▁When",
+    "▁Mary",
+    "▁and",
+    "▁John",
+    "▁Tom",
+    "▁gave",
+    "▁went",
+    "▁to",
+    "▁the",
+    "▁un",
+    "believable",
+    "ly",
+    "hot",
+    "cold",
+)
 READERS = ("llama2", "mistral", "gemma", "gpt2", "olmo", "bert")
 """Kinds of tokenizers of `piece_tokenizer`."""
 
@@ -373,7 +388,7 @@ def piece_tokenizer(kind: str) -> transformers.PreTrainedTokenizerBase:
     """
     marks = ["<unk>", "<s>", "</s>", "<pad>", "<|user|>", "<|assistant|>", "<|system|>"]
     if kind == "bert":
-        words = [*"[PAD] [UNK] [CLS] [SEP] [MASK] . ?".split(), *(piece.strip("▁") for piece in _PIECES)]
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", *(piece.strip("▁") for piece in _PIECES)]
         letters = [mark + letter for letter in "abcdefghijklmnopqrstuvwxyzMJTW" for mark in ("", "##")]
         vocabulary = [*words, *letters, "##believable", "##ly", "→", "/"]
         return transformers.BertTokenizer(vocab={word: at for at, word in enumerate(vocabulary)}, do_lower_case=False)
@@ -388,9 +403,13 @@ def piece_tokenizer(kind: str) -> transformers.PreTrainedTokenizerBase:
     raw = Tokenizer(models.BPE(numbers, merges, unk_token="<unk>", byte_fallback=not bytewise))
     _as_published(raw, kind)
     if kind not in ("gpt2", "olmo"):
-        raw.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
+        raw.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+        )
     elif kind == "olmo":
-        raw.post_processor = processors.TemplateProcessing(single="$A </s>", pair="$A $B:1 </s>", special_tokens=[("</s>", 2)])
+        raw.post_processor = processors.TemplateProcessing(
+            single="$A </s>", pair="$A $B:1 </s>", special_tokens=[("</s>", 2)]
+        )
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=raw,
         name_or_path="tiny",
@@ -401,7 +420,8 @@ def piece_tokenizer(kind: str) -> transformers.PreTrainedTokenizerBase:
         extra_special_tokens=marks[4:],
         chat_template=CHAT,
     )
-    tokenizer.init_kwargs["add_bos_token"] = True  # TransformerLens asks the hub without it; given above it replaces the marks
+    # Without it TransformerLens asks the hub; as an argument it replaces the post-processor.
+    tokenizer.init_kwargs["add_bos_token"] = True
     return tokenizer
 
 

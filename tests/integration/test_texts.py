@@ -218,7 +218,7 @@ def test_ids_are_the_tokenizers_own(kind: str) -> None:
     model = tiny.reader(kind)
     tokenizer = model.tokenizer
     own = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
-    bos, end = (("[CLS]", "[SEP]") if kind == "bert" else ("<s>", ""))
+    bos, end = ("[CLS]", "[SEP]") if kind == "bert" else ("<s>", "")
     first, last = tokenizer.convert_tokens_to_ids(bos), [tokenizer.convert_tokens_to_ids(end)] * (kind == "bert")
     assert read(model, TEXT) == [first, *own, *last]
     written = tokenizer(f"{bos}{TEXT}{end}", add_special_tokens=False)["input_ids"]
@@ -250,11 +250,16 @@ def test_a_tokenizer_that_was_set_late_is_refused_or_read_rightly(kind: str, pre
     model = tiny.reader(kind, late=True)
     model.cfg.default_prepend_bos = prepend
     assert model.to_tokens(TEXT)[0].tolist() != read(tiny.reader(kind), TEXT)
-    with pytest.raises(InputError, match=r"Set model\.cfg\.tokenizer_prepends_bos = False, or make the model with tokenizer="):
+    with pytest.raises(
+        InputError, match=r"Set model\.cfg\.tokenizer_prepends_bos = False, or make the model with tokenizer="
+    ):
         read(model, TEXT)
     model.cfg.tokenizer_prepends_bos = False
     if kind == "olmo":
-        with pytest.raises(InputError, match=r"adds an EOS after a text.*Set model\.cfg\.tokenizer_appends_eos = True"):
+        with pytest.raises(
+            InputError,
+            match=r"appends_eos is False, but its tokenizer does: .*Set model\.cfg\.tokenizer_appends_eos = True",
+        ):
             read(model, TEXT)
         model.cfg.tokenizer_appends_eos = True
     own = model.tokenizer(TEXT, add_special_tokens=False)["input_ids"]
@@ -290,14 +295,16 @@ def test_labels_join_to_the_text(kind: str, text: str) -> None:
 
 def test_a_byte_that_is_a_space_is_labelled_as_one(llama: Any) -> None:
     """The decoder strips it, as it strips a whole token of white space."""
-    ids = torch.tensor(llama.tokenizer.convert_tokens_to_ids(["<0x20>", "<0x0A>", "<0xC3>", "▁", "▁Mary", "Mary", "<s>"]))
+    ids = torch.tensor(
+        llama.tokenizer.convert_tokens_to_ids(["<0x20>", "<0x0A>", "<0xC3>", "▁", "▁Mary", "Mary", "<s>"])
+    )
     labels = inputs.label(identify(llama), ids)
     assert labels[:5] == (" ", "\n", "\N{REPLACEMENT CHARACTER}", " ", " Mary") and labels[6] == "<s>"
 
 
 @pytest.mark.parametrize("kind", ["llama2", "mistral", "gemma", "gpt2", "olmo"])
 def test_words_and_continuations_keep_their_space(kind: str) -> None:
-    """" Mary" is one token everywhere; a continuation without a space continues the word."""
+    """A word with its space is one token everywhere; a continuation without a space continues the word."""
     model = tiny.reader(kind)
     mary = inputs.single_token(model, " Mary")
     assert inputs.label(identify(model), torch.tensor([mary])) == (" Mary",)
@@ -352,12 +359,15 @@ def test_a_pair_that_differs_by_its_bos_says_so(call: Callable[[Any, Any, Any], 
 
 def test_an_arrow_in_a_prompt_is_a_token(llama: Any, tmp_path: Path) -> None:
     """In one prompt and in a pair, whose labels are joined by the same character; also after it was saved."""
-    clean, corrupted = "hot → cold and →", "hot → John and ly"
-    result = ffb.attribute(llama, clean, ffb.logit(7), of=())
+    result = ffb.attribute(llama, "hot → cold and →", ffb.logit(7), of=())
     places = [at for at, token in enumerate(result.labels) if token == "→"]
     assert ffb.find_positions(result, A=("→", -1), B=("→", 0)) == {"A": places[1:], "B": places[:1]}
-    patched = ffb.activation_patching(tiny.reader("gemma"), "→ Mary and John", "/ Mary and Tom", ffb.logit(7), of="heads")
-    estimates = ffb.attribution_patching(tiny.reader("gemma"), "→ Mary and John", "/ Mary and Tom", ffb.logit(7), edges=True)
+    patched = ffb.activation_patching(
+        tiny.reader("gemma"), "→ Mary and John", "/ Mary and Tom", ffb.logit(7), of="heads"
+    )
+    estimates = ffb.attribution_patching(
+        tiny.reader("gemma"), "→ Mary and John", "/ Mary and Tom", ffb.logit(7), edges=True
+    )
     assert patched.labels[1] == estimates.labels[1] == "→→/" and estimates.labels[-1] == " John→ Tom"
     patched.save(tmp_path / "patched.safetensors")
     for pair in (patched, estimates, estimates.edges, ffb.load(tmp_path / "patched.safetensors")):
@@ -460,3 +470,15 @@ def test_a_rendered_chat_of_a_real_model_is_its_ids() -> None:
     assert ffb.attribute(model, text, " The", of=()).value == by_chat.value == pytest.approx(16.44, abs=0.005)
     arrows = ffb.attribute(model, "hot → cold, big →", " small", of=())
     assert ffb.find_positions(arrows, A=("→", -1)) == {"A": [6]}
+
+
+def test_without_jinja2_a_chat_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transformers needs it for templates, and an older one is refused there."""
+    model = tiny.reader("gpt2")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ImportError("apply_chat_template requires jinja2>=3.1.0 to be installed.")
+
+    monkeypatch.setattr(model.tokenizer, "apply_chat_template", refuse)
+    with pytest.raises(ModuleNotFoundError, match="pip install -U jinja2"):
+        ffb.chat(model, MESSAGES)

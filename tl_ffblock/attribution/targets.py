@@ -338,7 +338,8 @@ def warn_of_missing_space(
         word: A text; other types are not checked.
         read: Function from model and text to token ids.
     """
-    if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(read, model, word, f" {word}")) is None:
+    first = None if not isinstance(word, str) or word[:1].isspace() else first_tokens(read, model, word, f" {word}")
+    if first is None:
         return False
     given, spaced = first
     logits = row[given], row[spaced]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
+from jinja2 import TemplateError
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import required_tokenizer
@@ -93,8 +94,6 @@ def _rendered(model: Model, tokenizer: Any, messages: Sequence[Mapping[str, str]
     """The conversation as text."""
     given = [dict(message) for message in messages]
     try:
-        from jinja2 import TemplateError
-
         text = tokenizer.apply_chat_template(given, tokenize=False, add_generation_prompt=generation)
     except ImportError as error:
         raise ModuleNotFoundError("chat templates need Jinja2 3.1 or later: pip install -U jinja2") from error

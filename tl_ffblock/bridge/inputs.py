@@ -505,15 +505,15 @@ def _refuse_other_settings(model: Model, before: list[int], after: list[int], be
     """
     tokenizer, cfg = model.hooked.tokenizer, model.hooked.cfg
     adds = {
-        begin: ("a BOS before", before[:1] in ([tokenizer.bos_token_id], [tokenizer.cls_token_id])),
-        "tokenizer_appends_eos": ("an EOS after", after[-1:] == [tokenizer.eos_token_id]),
+        begin: before[:1] in ([tokenizer.bos_token_id], [tokenizer.cls_token_id]),
+        "tokenizer_appends_eos": after[-1:] == [tokenizer.eos_token_id],
     }
-    for name, (mark, truth) in adds.items():
+    for name, truth in adds.items():
         if name is not None and bool(getattr(cfg, name, truth)) is not truth:
             raise InputError(
-                f"{model.name}: model.cfg.{name} is {not truth}, but its tokenizer adds {mark if truth else 'no' + mark[mark.index(' ') :]} "
-                f"a text. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the model with "
-                "tokenizer=..., as build_bridge_from_module takes it."
+                f"{model.name}: model.cfg.{name} is {not truth}, but its tokenizer {'does' if truth else 'does not'}: TransformerLens "
+                f"would read texts wrongly. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the "
+                "model with tokenizer=..., as build_bridge_from_module takes it."
             )
 
 

@@ -128,8 +128,8 @@ def _places(
 
 def _unplaced(name: str, content: str) -> InputError:
     return InputError(
-        f"{name}: the chat template does not have {brief(content)} once and unchanged, so that its positions are not known. Pass "
-        "model.tokenizer.apply_chat_template(messages, tokenize=False) as text."
+        f"{name}: the chat template does not have {brief(content)} once and unchanged, so that its positions are not known. "
+        "For token ids alone, pass model.tokenizer.apply_chat_template(messages)."
     )
 
 

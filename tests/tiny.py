@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import transformers
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 
 D_MODEL, N_HEADS, N_KV, D_HEAD, D_MLP, N_CTX, VOCAB = 32, 4, 2, 8, 48, 48, 64
@@ -399,6 +399,11 @@ def _noise(like: Tensor, key: str) -> Tensor:
 
 # --- tokenizers -------------------------------------------------------------------------------------------------
 
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' }}{{ message['content'] | trim }}"
+    "{{ eos_token }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+"""A chat template that writes the BOS itself, as those of Llama 3, Gemma and Mistral."""
 _TEXTS = (
     "the cat sat on the mat .",
     "a dog and the bird saw her , but they did not move !",
@@ -428,7 +433,103 @@ def _word_tokenizer(texts: Sequence[str], masked: bool) -> transformers.PreTrain
         eos_token="<eos>",
         unk_token="<unk>",
         mask_token="<mask>",
+        chat_template=CHAT,
     )
+
+
+_PIECES = (
+    "▁When",
+    "▁Mary",
+    "▁and",
+    "▁John",
+    "▁Tom",
+    "▁gave",
+    "▁went",
+    "▁to",
+    "▁the",
+    "▁un",
+    "believable",
+    "ly",
+    "hot",
+    "cold",
+)
+READERS = ("llama2", "mistral", "gemma", "gpt2", "olmo", "bert")
+"""Kinds of tokenizers of `piece_tokenizer`."""
+
+
+def piece_tokenizer(kind: str) -> transformers.PreTrainedTokenizerBase:
+    """A tokenizer of word pieces with the parts of a published one; every character has a token or bytes.
+
+    "llama2" puts a space before a text, and its decoder strips one; "mistral" does both by Metaspace; "gemma" does neither. "gpt2"
+    is byte-level and adds no BOS, "olmo" is such a one that appends an EOS. "bert" has `##`.
+    """
+    marks = ["<unk>", "<s>", "</s>", "<pad>", "<|user|>", "<|assistant|>", "<|system|>"]
+    if kind == "bert":
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", *(piece.strip("▁") for piece in _PIECES)]
+        letters = [mark + letter for letter in "abcdefghijklmnopqrstuvwxyzMJTW" for mark in ("", "##")]
+        vocabulary = [*words, *letters, "##believable", "##ly", "→", "/"]
+        return transformers.BertTokenizer(vocab={word: at for at, word in enumerate(vocabulary)}, do_lower_case=False)
+    bytewise = kind in ("gpt2", "olmo")
+    space = "Ġ" if bytewise else "▁"
+    pieces = [piece.replace("▁", space) for piece in _PIECES]
+    merges = list(dict.fromkeys((piece[:end], piece[end]) for piece in pieces for end in range(1, len(piece))))
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet()) if bytewise else [f"<0x{byte:02X}>" for byte in range(256)]
+    letters += [] if bytewise else sorted({*"".join(pieces), *"abcdefghijklmnopqrstuvwxyz→/.?"})
+    vocabulary = [*marks, *letters, *(first + last for first, last in merges)]
+    numbers = {word: at for at, word in enumerate(dict.fromkeys(vocabulary))}
+    raw = Tokenizer(models.BPE(numbers, merges, unk_token="<unk>", byte_fallback=not bytewise))
+    _as_published(raw, kind)
+    if kind not in ("gpt2", "olmo"):
+        raw.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+        )
+    elif kind == "olmo":
+        raw.post_processor = processors.TemplateProcessing(
+            single="$A </s>", pair="$A $B:1 </s>", special_tokens=[("</s>", 2)]
+        )
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        name_or_path="tiny",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+        extra_special_tokens=marks[4:],
+        chat_template=CHAT,
+    )
+    # Without it TransformerLens asks the hub; as an argument it replaces the post-processor.
+    tokenizer.init_kwargs["add_bos_token"] = True
+    return tokenizer
+
+
+def _as_published(raw: Tokenizer, kind: str) -> None:
+    """Set how a published tokenizer splits a text and joins its pieces."""
+    spaced = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if kind in ("gpt2", "olmo"):
+        raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    elif kind == "gemma":
+        raw.normalizer, raw.decoder = normalizers.Replace(" ", "▁"), decoders.Sequence(spaced)
+        raw.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    elif kind == "mistral":
+        raw.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
+    else:
+        raw.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        raw.decoder = decoders.Sequence([*spaced, decoders.Strip(" ", 1, 0)])
+
+
+def reader(kind: str, seed: int = 0, *, late: bool = False) -> Any:
+    """A tiny model with a `piece_tokenizer`, an encoder for "bert"; with `late`, its tokenizer is set after it was made."""
+    from transformer_lens.model_bridge.sources import build_bridge_from_module
+
+    tokenizer = piece_tokenizer(kind)
+    family = {"bert": "bert", "gpt2": "gpt2", "gemma": "gemma"}.get(kind, "llama_nobias")
+    model = hf_model(family, seed, vocab_size=len(tokenizer))
+    given = {} if late else {"tokenizer": tokenizer}
+    made = build_bridge_from_module(model, FAMILIES[family].architecture, hf_config=model.config, **given).eval()
+    if late:
+        made.tokenizer = tokenizer
+    return made
 
 
 # --- HookedTransformer, HookedEncoder ---------------------------------------------------------------------------

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         logit_lens,
     )
     from tl_ffblock.bridge.capture import capture
+    from tl_ffblock.bridge.chat import chat
     from tl_ffblock.bridge.loading import load_model
     from tl_ffblock.bridge.memory import memory_estimate
     from tl_ffblock.contributions import contribution_maps, decompose, neurons
@@ -123,6 +124,7 @@ _HOMES = {
     "average_shares": "attribution",
     "capture": "bridge.capture",
     "causal_validation": "interventions",
+    "chat": "bridge.chat",
     "circuit_faithfulness": "interventions",
     "contextualization_change": "results.measures",
     "contribution_maps": "contributions",
@@ -215,6 +217,7 @@ __all__ = [
     "average_shares",
     "capture",
     "causal_validation",
+    "chat",
     "circuit_faithfulness",
     "contextualization_change",
     "contribution_maps",

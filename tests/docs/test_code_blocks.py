@@ -190,6 +190,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
         close(n["matrix"].values.sum(), n["result"].shares.nansum(), rtol=1e-4, atol=1e-4),
         close(n["maps"].values, attention_of_pair(n), atol=1e-5), holds(at / "pair.html", '"segments":[["A",0],["B",'),
         (at / "phrases.png").is_file(), n["positions"] == {"IO": [2, 4], "S2": [10, 8], "END": [14, 12]}, n["mean"].keys == ("IO", "S2", "END"),
+        set(n["by_message"].tokens) == set(n["blocked"].sources) == {"user 1", "template"}, set(n["chat"].ends) == set(n["chat"].spans),
     ],
     "how_to/results.md": lambda n, at: [
         n["same"] == n["result"],

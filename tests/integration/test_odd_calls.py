@@ -292,7 +292,7 @@ ATTRIBUTIONS = {
     "estimates of maps 1": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, maps=1), "maps=1", "True or False"),
     "estimates of edges 1": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, edges=1), "edges=1", "True, False"),
     "estimates of edges position": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other, g.target, edges="position"), "edges='position'", "Did you mean `positions`?"),
-    "estimates of unlike lengths": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other[:4], g.target), "6 and 4 tokens"),
+    "estimates of unlike lengths": odd(lambda g: ffb.attribution_patching(g.m, g.ids, g.other[:4], g.target), "clean has 6 tokens, corrupted 4: expected equally many"),
     "a continuation of nothing": odd(lambda g: ffb.attribute_continuation(g.m, g.ids), "continuation", "generate"),
     "a continuation of both": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, [7], generate=1), "generate"),
     "a continuation of no tokens": odd(lambda g: ffb.attribute_continuation(g.m, g.ids, []), "continuation"),

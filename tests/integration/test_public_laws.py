@@ -138,6 +138,7 @@ RUNS: dict[str, Case] = {
 """Every public function that takes a model."""
 
 ELSEWHERE = {
+    "chat": "reads messages (tests/integration/test_texts.py)",
     "load_model": "makes a model (tests/integration/test_loading.py)",
     "overview": "makes a page (tests/page/test_logit_view.py)",
     "memory_estimate": "takes no text (tests/integration/test_memory.py)",

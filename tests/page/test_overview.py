@@ -577,7 +577,8 @@ def test_what_was_measured_of_another_text_is_refused(build: Builder) -> None:
     )
     with pytest.raises(InputError, match="contribution sweep is of several prompts, the first of 6 tokens"):
         maps.to_html(beside=several)
-    corrupted = patching(maps.tokens, labels=(f"{maps.tokens[0]}→other", *maps.tokens[1:]), replacement="run")
+    both = (f"{maps.tokens[0]}→other", *maps.tokens[1:])
+    corrupted = patching(maps.tokens, labels=both, clean_labels=maps.tokens, replacement="run")
     sent = payload(maps, beside=corrupted)["runs"][0]["blocks"]["effects"]
     assert sent["short"] == "if replaced" and sent["tables"]["head"]["axes"] == [[1, 2], [0, 1], list(range(6))]
 

@@ -70,14 +70,17 @@ def test_numbers_without_gaps_are_shown_as_a_span() -> None:
 
 
 def test_named_tokens_are_found_in_every_prompt() -> None:
-    """One token for all or one per prompt, an occurrence from either end, a position; of a pair the clean prompt's token."""
-    first, second = ["<s>", "When", " Mary", " John", " John→ Mary", " to"], ["When", " Anna", " Tom", " Tom"]
+    """One token for all or one per prompt, an occurrence from either end, a position; arrows are text."""
+    first, second = ["<s>", "When", " Mary", " John", " John", " to"], ["When", " Anna", " Tom", " Tom"]
     found = ffb.find_positions(
         [first, second], IO=[" Mary", " Anna"], S2=[(" John", 1), (" Tom", -1)], END=-1, ONE="When"
     )
     assert found == {"IO": [2, 1], "S2": [4, 3], "END": [5, 3], "ONE": [1, 0]}
     assert ffb.find_positions(first, S1=(" John", 0)) == {"S1": [3]}
     assert ffb.find_positions(["Mary", " Mary", " met"], A="Mary", B=" Mary", C="met") == {"A": [0], "B": [1], "C": [2]}
+    assert ffb.find_positions(["hot", " →", " a→b", " →"], A=("→", -1), B=" a→b") == {"A": [3], "B": [2]}
+    with pytest.raises(InputError, match="'a' is nowhere"):
+        ffb.find_positions(["hot", " a→b"], A="a")
     results = ffb.attribute(model_of("gpt2"), torch.tensor([[7, 9, 11], [9, 7, 11]]), ffb.logit(7))
     assert ffb.find_positions(results, it="7") == {"it": [0, 1]}
     assert ffb.average(results, ffb.find_positions(results, it="7")).keys == ("it",)

@@ -17,7 +17,7 @@ from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_ru
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
-from tl_ffblock.bridge.inputs import memory_given_back, prompts_of, tokens_of
+from tl_ffblock.bridge.inputs import continued_tokens, memory_given_back, prompts_of
 from tl_ffblock.bridge.linearised import RuleName, Rules
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
@@ -213,7 +213,7 @@ def attribute_continuation(
     with with_gradients(), memory_given_back(run.model, run.batches):
         traced = trace(run, run.batches[0], chosen, frozenset(("z",)))
         refuse_forms(traced.cache.gaps_of(0), run.settings.rtol, run.model.name, chosen.name)
-        warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation)
+        warn_of_missing_space(run.model, traced.logits[0, n_prompt - 1].detach(), continuation, continued_tokens)
         result = _attributed(run, traced, n_prompt, reading)
     worst = int(result.errors.argmax())
     if chosen.complete and not float(result.errors[worst]) <= run.settings.rtol:
@@ -230,7 +230,7 @@ def _with_continuation(run: Run, given: Any, generate: SupportsIndex | None) -> 
     prompt = run.sequences[0].tokens
     if generate is not None:
         return torch.cat([prompt, continued(run, whole_number(generate, "generate", at_least=1))])
-    tokens = tokens_of(run.model, given) if isinstance(given, str) else several(given)
+    tokens = continued_tokens(run.model, given) if isinstance(given, str) else several(given)
     if not tokens or any(whole(token) is None for token in tokens) or whole(given) is not None:
         none = "no tokens; " if not tokens else ""
         raise InputError(f"continuation={brief(given)}: {none}expected a text or token ids [pos], at least one.")

@@ -135,6 +135,7 @@ class EdgeSums:
         return EdgeEstimates(
             model=self.run.model.name,
             labels=labels,
+            clean_labels=self.run.sequences[0].labels,
             targets=(target,),
             nodes=tuple(
                 replace(node, shares=(shares[number],), own_shares=(0.0,)) for number, node in enumerate(self.nodes)

@@ -29,7 +29,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edge_attribution import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
-from tl_ffblock.bridge.inputs import Prompt, memory_given_back, prompts_of, warn_of_equal_pair
+from tl_ffblock.bridge.inputs import Prompt, memory_given_back, prompts_of, refuse_unequal, warn_of_equal_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.model import Model, identify
@@ -46,7 +46,7 @@ from tl_ffblock.result import ByKind, Result, Results, long_form
 from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import ScopeTable, alike
-from tl_ffblock.results.tokens import alignment, joined, shortened
+from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import by_plural, spelled_out, strict
 
 KEEPS = frozenset({"residual", "z", "mlp_out", "post"})
@@ -110,6 +110,8 @@ class PatchingEstimates(Result):
     further: Mapping[str, Float[Tensor, "layer *head pos"]] = dataclasses.field(default_factory=dict)
     """By kind, if `of=` asked for it: "residual_mid" and "attention" [layer pos], "q" [layer head pos], "k" and "v" of each
     key-value head."""
+    clean_labels: tuple[str, ...] = ()
+    """The tokens of the clean prompt alone; empty in older files."""
 
     @property
     def values(self) -> ByKind[Float[Tensor, "layer *head pos"]]:
@@ -381,6 +383,8 @@ def attribution_patching(
     known = identify(model)
     single, pairs = pairs_of(known, clean, corrupted)
     opened = [_opened(known, pair, options, None if single else number) for number, pair in enumerate(pairs)]
+    for number, (runs, pair) in enumerate(zip(opened, pairs, strict=True)):
+        _refuse_other_inputs(runs, pair, "" if single else f"[{number}]")
     _refuse_large(opened, maps, edges, receivers, max_memory)
     results = Results[PatchingEstimates]()
     with Progress("attribution patching", len(pairs), "pairs", shown=progress and not single) as bar:
@@ -461,7 +465,6 @@ def _estimates(
     of: int = 1,
 ) -> PatchingEstimates:
     """Estimates of one pair, the clean prompt first; the target has answers for `of` pairs, and this is number `number`."""
-    _refuse_other_inputs(runs, f"[{number}]" if of > 1 else "")
     _refuse_missing(runs[0].model, kinds)
     difference_of_logits(runs[0].model, rules)
     with with_gradients(), memory_given_back(runs[0].model, runs[0].batches):
@@ -487,6 +490,7 @@ def _estimates(
         fingerprint=runs[0].model.fingerprint,
         steps=steps,
         edge_estimates=None if sums is None else sums.labelled(labels, attributed),
+        clean_labels=runs[0].sequences[0].labels,
         cells=estimated_cells(runs[0], runs[1], by_stream) if maps else {},
     )
 
@@ -526,18 +530,14 @@ def pairs_of(
     return single, list(zip(firsts, seconds, strict=True))
 
 
-def _refuse_other_inputs(runs: list[Run], which: str) -> None:
+def _refuse_other_inputs(runs: list[Run], given: Sequence[Any], which: str) -> None:
     """Refuse a pair with padding, or with different numbers of tokens; warn of an equal one."""
     for name, run in zip(("clean", "corrupted"), runs, strict=True):
         if run.batches[0].mask is not None:
-            raise InputError(f"attention_mask hides tokens of {name}: expected a prompt without padding.")
-    labels = [run.sequences[0].labels for run in runs]
-    if len(labels[0]) != len(labels[1]):
-        raise InputError(
-            f"clean and corrupted have {len(labels[0])} and {len(labels[1])} tokens: expected equally many. They differ in "
-            f"{alignment(*labels)}: use words of equally many tokens."
-        )
-    warn_of_equal_pair(runs[0].sequences[0].tokens, runs[1].sequences[0].tokens, which)
+            raise InputError(f"attention_mask hides tokens of {name}{which}: expected a prompt without padding.")
+    clean, corrupted = (run.sequences[0].tokens for run in runs)
+    refuse_unequal(runs[0].model, (clean, corrupted), given, which)
+    warn_of_equal_pair(clean, corrupted, which)
 
 
 def _traced(run: Run, rules: Rules, keeps: frozenset[str]) -> Traced:

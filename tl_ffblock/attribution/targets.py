@@ -1,15 +1,15 @@
 """Targets of attribution: functions of the logits, or directions in the residual stream."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, SupportsIndex, TypeAlias, cast
+from typing import Any, Literal, SupportsIndex, TypeAlias, cast
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import Batch, first_tokens, quoted
+from tl_ffblock.bridge.inputs import Batch, first_tokens, quoted, tokens_of
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.runs import Run
 from tl_ffblock.bridge.traced import Traced
@@ -324,15 +324,22 @@ def _warn_of_missing_spaces(model: Model, traced: Traced, target: Metric) -> Non
                 return
 
 
-def warn_of_missing_space(model: Model, row: Float[Tensor, " d_vocab"], word: object) -> bool:
+def warn_of_missing_space(
+    model: Model,
+    row: Float[Tensor, " d_vocab"],
+    word: object,
+    read: Callable[[Any, str], list[int]] = tokens_of,
+) -> bool:
     """Warn if a word's first token is improbable and probable with a space before it; returns whether it warned.
 
     Args:
         model: The model with its tokenizer.
         row: Logits at the position that predicts the word.
         word: A text; other types are not checked.
+        read: Function from model and text to token ids.
     """
-    if not isinstance(word, str) or word[:1].isspace() or (first := first_tokens(model, word, f" {word}")) is None:
+    first = None if not isinstance(word, str) or word[:1].isspace() else first_tokens(read, model, word, f" {word}")
+    if first is None:
         return False
     given, spaced = first
     logits = row[given], row[spaced]

@@ -5,11 +5,13 @@ of a sequence do not change a causal model's activations before them.
 """
 
 import ctypes
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from itertools import product, takewhile
 from typing import Any, NamedTuple, TypeAlias
 
@@ -39,6 +41,11 @@ Prompt: TypeAlias = str | Int[Tensor, " pos"]
 """One prompt: a text, or token ids."""
 _PROMPTS = "a text, a list of texts, token ids [pos] or [batch, pos], or a list of token ids"
 """Input of calls, for errors."""
+SPACE_MARK = "▁"
+"""White space in pieces of SentencePiece vocabularies."""
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+"""Pieces of single bytes in such vocabularies."""
+
 MANY_TOKENS, SECONDS_BETWEEN_TRIMS = 1024, 0.05
 """Batches of at least this many tokens return freed memory to the system, at this interval."""
 
@@ -301,7 +308,7 @@ def read_input(
     if isinstance(given, tuple) and len(given) == 2 and all(isinstance(text, str) for text in given):
         if model.family.causal:
             refuse_pair(given, "input")
-        given = _tokenizer(model)(*given)
+        given = required_tokenizer(model)(*given)
     if not isinstance(given, Mapping):
         return read_prompts(given), attention_mask, token_type_ids
     if "input_ids" not in given:
@@ -446,6 +453,43 @@ def one_sequence(model: Model, given: Any, name: str) -> Int[Tensor, " pos"]:
     return batch.tokens[0]
 
 
+def refuse_unequal(model: Model, pair: Sequence[Int[Tensor, " _"]], given: Sequence[Any], which: str = "") -> None:
+    """Refuse a clean and a corrupted prompt with different numbers of tokens, or a text with BOS beside ids without.
+
+    Args:
+        model: Model whose tokenizer names the tokens.
+        pair: Token ids of both.
+        given: The prompts as they were given.
+        which: Number of the pair in a list, such as "[2]".
+
+    Raises:
+        InputError: with what differs, and what to pass.
+    """
+    tokenizer, names = tokenizer_of(model.hooked), (f"clean{which}", f"corrupted{which}")
+    marks = () if tokenizer is None else (tokenizer.bos_token_id, tokenizer.cls_token_id)
+    begins = [int(tokens[0]) in marks for tokens in pair]
+    lengths = tuple(len(tokens) for tokens in pair)
+    if len(set(begins)) > 1 and (len(set(lengths)) > 1 or sum(isinstance(one, str) for one in given) == 1):
+        lacks, has = names if begins[1] else names[::-1]
+        mark = label(model, pair[begins.index(True)][:1])[0]
+        raise InputError(
+            f"{lacks} has no BOS, and {has} begins with {mark!r}: expected both to begin alike, since positions are compared. Pass texts, "
+            "or ids of model.to_tokens(text)."
+        )
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"{names[0]} has {lengths[0]} tokens, {names[1]} {lengths[1]}: expected equally many, since patching keeps positions. They "
+            f"differ in {_alignment(*(label(model, tokens) for tokens in pair))}: use words of equally many tokens."
+        )
+
+
+def _alignment(clean: Sequence[str], corrupted: Sequence[str]) -> str:
+    """Differences of two texts with different numbers of tokens, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
+    spans = SequenceMatcher(None, clean, corrupted, autojunk=False).get_opcodes()
+    apart = [f"{[*clean[a:b]]}@{a} against {[*corrupted[c:d]]}@{c}" for tag, a, b, c, d in spans if tag != "equal"]
+    return brief(", ".join(apart), 400).strip('"')
+
+
 def example_input(model: Model) -> str | Int[Tensor, " pos"]:
     """Input for tests of a model: a sentence, or random ids without a tokenizer."""
     if tokenizer_of(model.hooked) is not None:
@@ -516,31 +560,115 @@ def quoted(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str, ...]:
     return tuple(f"token {id}" if text is None else repr(text) for id, text in zip(tokens.tolist(), texts, strict=True))
 
 
-def _texts(model: Model, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
+def _texts(model: Any, tokens: Int[Tensor, " _"]) -> tuple[str | None, ...]:
     """Tokens as text, None for ids outside the vocabulary; empty if the tokenizer knows none, or without a tokenizer."""
-    tokenizer = tokenizer_of(model.hooked)
+    hooked = model.hooked if isinstance(model, Model) else model
+    tokenizer = tokenizer_of(hooked)
     if tokenizer is None:
         return ()
     pieces = tokenizer.convert_ids_to_tokens(tokens.tolist())
-    to_text = getattr(model.hooked, "to_str_tokens", None)  # not in HookedEncoder
-    texts = pieces if to_text is None else to_text(tokens)
-    if not any(texts):
-        return ()
-    return tuple(None if piece is None else text for piece, text in zip(pieces, texts, strict=True))
+    to_text = getattr(hooked, "to_str_tokens", None)  # not in HookedEncoder
+    read = zip(pieces, pieces if to_text is None else to_text(tokens), strict=True)
+    texts = tuple(None if piece is None else _spelled(piece, text) for piece, text in read)
+    return texts if any(texts) else ()
+
+
+def _spelled(piece: str, text: str) -> str:
+    """A token's text from its piece of the vocabulary and its decoded text, from which decoders of Llama 2's kind strip a space."""
+    if piece.startswith(SPACE_MARK) and SPACE_MARK not in text:
+        return " " * (len(piece) - len(piece.lstrip(SPACE_MARK))) + text.lstrip(" ")
+    byte = _BYTE.fullmatch(piece)
+    if byte is None or text not in ("", piece):
+        return text
+    value = int(byte[1], 16)
+    return chr(value) if value < 128 else "\N{REPLACEMENT CHARACTER}"
 
 
 def _tokenised(model: Model, text: str) -> Int[Tensor, "1 pos"]:
-    if model.api == "HookedEncoder":
-        tokens: Tensor = model.hooked.tokenizer(text, return_tensors="pt")["input_ids"]
-    else:
-        tokens = model.hooked.to_tokens(text, truncate=False)
-    return tokens.cpu()
+    """Token ids of a text as the model's input, [1, pos]: its tokenizer's, between the special tokens of `_around`."""
+    read, own, first, last = _read(model, text)
+    return torch.tensor([[*first, *read["input_ids"][own], *last]], dtype=torch.long)
 
 
-def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
-    """First token of each text; None without a tokenizer, if two are equal, or if one has no text or is unknown."""
+def _read(model: Model, text: str, **options: bool) -> tuple[Any, slice, list[int], list[int]]:
+    """The one reading of a text: the tokenizer's output, where the text's own tokens are, special tokens before and after them.
+
+    A text that begins with these special tokens, such as a rendered chat template, gets no second ones.
+
+    Raises:
+        InputError: if settings of TransformerLens do not describe the tokenizer.
+    """
+    tokenizer = required_tokenizer(model, text)
+    read, (before, after) = tokenizer(text, **options), _added(tokenizer)
+    own = slice(len(before), len(read["input_ids"]) - len(after))
+    inner, (first, last) = list(read["input_ids"][own]), _around(model, before, after)
+    first = [] if inner[: len(first)] == first else first
+    return read, own, first, [] if inner[len(inner) - len(last) :] == last else last
+
+
+def _added(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Special tokens that a tokenizer adds before and after a text."""
+    marked, bare = (list(tokenizer("a", add_special_tokens=added)["input_ids"]) for added in (True, False))
+    before = next((at for at in range(len(marked)) if marked[at : at + len(bare)] == bare != []), len(marked))
+    return marked[:before], marked[before + len(bare) :]
+
+
+def _around(model: Model, before: list[int], after: list[int]) -> tuple[list[int], list[int]]:
+    """Special tokens before and after a text in this model's input, from those that its tokenizer adds.
+
+    An encoder has those of its tokenizer. A causal model has one BOS, also if its tokenizer adds none (GPT-2), unless
+    `cfg.default_prepend_bos` is False: this is TransformerLens's documented switch for texts without BOS, and also overrules a
+    tokenizer that adds one (Llama). It has no EOS that its tokenizer appends: nothing follows an end.
+
+    Raises:
+        InputError: if settings of TransformerLens do not describe the tokenizer.
+    """
+    tokenizer = model.hooked.tokenizer
+    if not model.family.causal:
+        if tokenizer.cls_token_id is None or tokenizer.cls_token_id in before:
+            return before, after
+        raise InputError(
+            f"{model.name} is an encoder, and its tokenizer adds no {tokenizer.cls_token} before a text: expected the model's own "
+            "tokenizer, model.tokenizer = transformers.AutoTokenizer.from_pretrained(...). Or pass token ids."
+        )
+    bos, wanted = tokenizer.bos_token_id, getattr(model.hooked.cfg, "default_prepend_bos", True)
+    if bos not in before and (bos is None or len(tokens_of(model, tokenizer.bos_token)) != 1):
+        bos = None  # such as "<|endoftext|>", which TransformerLens sets where there is none
+    _refuse_other_settings(model, before, after, None if wanted and bos is None else "tokenizer_prepends_bos")
+    missing = [bos] if wanted and bos is not None and bos not in before else []
+    kept = [token for token in before if wanted or token != bos]
+    return kept + missing, [token for token in after if token != tokenizer.eos_token_id]
+
+
+def _refuse_other_settings(model: Model, before: list[int], after: list[int], begin: str | None) -> None:
+    """Refuse settings of TransformerLens that differ from what the tokenizer adds, as after `model.tokenizer = ...`.
+
+    With them TransformerLens loses the BOS or the first word.
+
+    Raises:
+        InputError: with the setting and its value.
+    """
+    tokenizer, cfg = model.hooked.tokenizer, model.hooked.cfg
+    adds = {
+        begin: before[:1] in ([tokenizer.bos_token_id], [tokenizer.cls_token_id]),
+        "tokenizer_appends_eos": after[-1:] == [tokenizer.eos_token_id],
+    }
+    for name, truth in adds.items():
+        if name is not None and bool(getattr(cfg, name, truth)) is not truth:
+            raise InputError(
+                f"{model.name}: model.cfg.{name} is {not truth}, but its tokenizer {'does' if truth else 'does not'}: TransformerLens "
+                f"would read texts wrongly. Was the tokenizer set after the model was made? Set model.cfg.{name} = {truth}, or make the "
+                "model with tokenizer=..., as build_bridge_from_module takes it."
+            )
+
+
+def first_tokens(read: Callable[[Any, str], list[int]], model: Model, *texts: str) -> tuple[int, ...] | None:
+    """First token of each text, read by `tokens_of` or `continued_tokens`.
+
+    None without a tokenizer, if two are equal, or if one has no text or is unknown.
+    """
     tokenizer = tokenizer_of(model.hooked)
-    first = [] if tokenizer is None else [tokens_of(model, text)[:1] for text in texts]
+    first = [] if tokenizer is None else [read(model, text)[:1] for text in texts]
     if not first or not all(first) or len({token for (token,) in first}) < len(first):
         return None
     known = all(token != tokenizer.unk_token_id and tokenizer.decode([token]).strip() for (token,) in first)
@@ -548,12 +676,34 @@ def first_tokens(model: Model, *texts: str) -> tuple[int, ...] | None:
 
 
 def tokens_of(model: Any, text: str) -> list[int]:
-    """Token ids of a text, without special tokens; for a `Model` or a TransformerLens model.
+    """Token ids of a word or text, without special tokens; for a `Model` or a TransformerLens model.
+
+    Some tokenizers put a space before a text (Llama 2): there `"Mary"` and `" Mary"` are the same token.
 
     Raises:
         InputError: if there is no tokenizer.
     """
-    return list(_tokenizer(model, text)(text, add_special_tokens=False)["input_ids"])
+    tokenizer = required_tokenizer(model, text)
+    given = text[1:] if text[:1] == " " and text[1:] and _puts_a_space(tokenizer) else text
+    return list(tokenizer(given, add_special_tokens=False)["input_ids"])
+
+
+def continued_tokens(model: Any, text: str) -> list[int]:
+    """Token ids of a text that continues another, without the space that some tokenizers put before a text.
+
+    Raises:
+        InputError: if there is no tokenizer.
+    """
+    line = tokens_of(model, "\n")
+    both = tokens_of(model, f"\n{text}")
+    inside = _puts_a_space(required_tokenizer(model, text)) and both[: len(line)] == line
+    return both[len(line) :] if inside else tokens_of(model, text)
+
+
+def _puts_a_space(tokenizer: Any) -> bool:
+    """Whether a tokenizer puts a space before a text, as those of Llama 2 and Mistral 7B do."""
+    first = tokenizer.convert_ids_to_tokens(tokenizer("a", add_special_tokens=False)["input_ids"][:1])
+    return bool(first) and str(first[0]).startswith((SPACE_MARK, "Ġ"))
 
 
 def single_token(model: Any, word: str | int) -> int:
@@ -564,11 +714,11 @@ def single_token(model: Any, word: str | int) -> int:
     """
     if not isinstance(word, str):
         return whole_number(word, "token")
-    ids, tokenizer = tokens_of(model, word), _tokenizer(model, word)
+    ids, tokenizer = tokens_of(model, word), required_tokenizer(model, word)
     if len(ids) != 1:
-        pieces = ", ".join(repr(tokenizer.decode([token])) for token in ids)
+        pieces = ", ".join(map(repr, _texts(model, torch.tensor(ids)))) if ids else "none"
         raise InputError(
-            f"{word!r} is {len(ids)} tokens: {pieces or 'none'}. Expected one token: use one of "
+            f"{word!r} is {len(ids)} tokens: {pieces}. Expected one token: use one of "
             "them, a word that is one (a leading space matters), or a token id."
         )
     if ids[0] == tokenizer.unk_token_id and word != tokenizer.unk_token:
@@ -596,7 +746,7 @@ def special_tokens(model: Model) -> SpecialTokens:
     Raises:
         InputError: if it has no tokenizer.
     """
-    tokenizer = _tokenizer(model)
+    tokenizer = required_tokenizer(model)
     marks = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     return SpecialTokens(tokenizer.mask_token_id, str(tokenizer.mask_token), tuple(sorted(marks)))
 
@@ -616,10 +766,10 @@ def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
 
 def marks_around(model: Model) -> tuple[Int[Tensor, " first"], Int[Tensor, " last"]]:
     """Special tokens before and after a text in this model's input; empty without a tokenizer."""
-    known = tokenizer_of(model.hooked) is not None
-    marks = _tokenised(model, "")[0].long() if known else torch.zeros(0, dtype=torch.long)
-    before = len(marks) if model.family.causal else min(1, len(marks))
-    return marks[:before], marks[before:]
+    tokenizer = tokenizer_of(model.hooked)
+    marks = ([], []) if tokenizer is None else _around(model, *_added(tokenizer))
+    first, last = (torch.tensor(some, dtype=torch.long) for some in marks)
+    return first, last
 
 
 def padding_token(model: Model) -> int:
@@ -633,26 +783,20 @@ def token_spans(model: Model, text: str) -> tuple[Int[np.ndarray, " token"], lis
     Raises:
         InputError: if there is no tokenizer, or one without character offsets.
     """
-    tokenizer = _tokenizer(model, text)
+    tokenizer = required_tokenizer(model, text)
     if not tokenizer.is_fast:
         raise InputError(f"{model.name}: its tokenizer has no character offsets. Use a fast tokenizer.")
-    ids, tokens = _tokenised(model, text)[0].tolist(), tokenizer(text, return_offsets_mapping=True)
-    inner = list(tokens["input_ids"])
-    before = len(ids) - len(inner)
-    if before < 0 or ids[before:] != inner:
-        raise InputError(
-            f"{model.name}: TransformerLens and the tokenizer give different tokens of {text[:60]!r}. Use token ids."
-        )
-    spans = [(0, 0)] * before
-    for start, end in tokens["offset_mapping"]:  # without the white space that byte-level tokens include
+    read, own, first, last = _read(model, text, return_offsets_mapping=True)
+    spans = [(0, 0)] * len(first)
+    for start, end in read["offset_mapping"][own]:  # without the white space that byte-level tokens include
         piece = text[start:end]
         if piece.strip():
             start, end = start + len(piece) - len(piece.lstrip()), end - (len(piece) - len(piece.rstrip()))
         spans.append((start, end))
-    return np.array(ids), spans
+    return np.array([*first, *read["input_ids"][own], *last]), spans + [(0, 0)] * len(last)
 
 
-def _tokenizer(model: Any, text: str = "") -> Any:
+def required_tokenizer(model: Any, text: str = "") -> Any:
     """Tokenizer of a `Model` or a TransformerLens model, for reading a text."""
     name, hooked = (model.name, model.hooked) if isinstance(model, Model) else ("the model", model)
     tokenizer = tokenizer_of(hooked)
@@ -661,7 +805,7 @@ def _tokenizer(model: Any, text: str = "") -> Any:
         known = " but one of special tokens, as is made for a folder without a tokenizer's files"
         empty = "" if getattr(hooked, "tokenizer", None) is None else known
         raise InputError(
-            f"{name} has no tokenizer to read {read}{empty}: pass token ids instead, or set model.tokenizer."
+            f"{name} has no tokenizer to read {read}{empty}: pass token ids instead, or make the model with tokenizer=...."
         )
     return tokenizer
 
@@ -669,7 +813,7 @@ def _tokenizer(model: Any, text: str = "") -> Any:
 def _from_text(model: Model, text: str) -> Int[Tensor, "1 pos"]:
     if not text.strip():
         raise InputError("input is an empty text: expected at least one word.")
-    _tokenizer(model, text)
+    required_tokenizer(model, text)
     tokens = _tokenised(model, text)
     if not tokens.numel():
         raise InputError(

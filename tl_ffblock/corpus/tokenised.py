@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from tl_ffblock.bridge.inputs import special_tokens, token_spans
+from tl_ffblock.bridge.inputs import marks_around, special_tokens, token_spans
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.corpus.settings import Config, imported
 from tl_ffblock.corpus.texts import CorpusText, Span
@@ -53,12 +53,14 @@ class Tokeniser:
         masked: Fraction of the tokens that a masked language model reads as mask tokens, if the config has none.
 
     Raises:
-        InputError: if tokens are to be masked and the model has no mask token, or the tagger cannot be imported.
+        InputError: if tokens are to be masked and the model has no mask token, the tagger cannot be imported, or settings of
+            TransformerLens do not describe the tokenizer.
     """
 
     def __init__(self, model: Model, config: Config, masked: float = PAPER_MASKED) -> None:
         self.model = model
         self.config = config
+        marks_around(model)  # refuses a tokenizer that no text can be read by, once and not for every text
         self.special = special_tokens(model)
         self.longest = min(filter(None, (config.max_tokens, model.longest_input)), default=None)
         by_default = masked if self.special.mask is not None and not model.family.causal else 0.0

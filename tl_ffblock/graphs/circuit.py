@@ -442,6 +442,7 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
     return Circuit(
         model=graph.model,
         labels=graph.labels,
+        clean_labels=graph.clean_labels,
         targets=graph.targets[:1],
         nodes=tuple(node for node in graph.nodes if node.kind != REMAINING),
         ends=ends - sum((ends > number).to(ends.dtype) for number in rest),

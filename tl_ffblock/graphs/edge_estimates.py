@@ -30,6 +30,8 @@ class EdgeGraph(Graph):
 
     fingerprint: str = ""
     """Fingerprint of the model's weights; empty if it is not known."""
+    clean_labels: tuple[str, ...] = ()
+    """The tokens of the clean prompt alone; empty in older files, and where labels are not of a pair."""
 
     TRUNK = ()
 

@@ -125,6 +125,8 @@ class ActivationPatching(Result):
     high: Mapping[str, Float[Tensor, "target layer *place"]] = field(default_factory=dict)
     """Upper end of these intervals."""
     n_pairs: int = 1
+    clean_labels: tuple[str, ...] = ()
+    """The tokens of the clean prompt alone; empty in older files."""
 
     @property
     def values(self) -> ByKind[Float[Tensor, "..."]]:
@@ -237,6 +239,7 @@ class ActivationPatching(Result):
             measured={kind: tables.mean(dim=0) for kind, tables in measured.items()},
             position_tokens=tuple(joined(t, "|") for t in zip(*(r.position_tokens for r in several), strict=True)),
             labels=first.labels if len(several) == 1 else (),
+            clean_labels=first.clean_labels if len(several) == 1 else (),
             targets=tuple(joined(words, "|") for words in zip(*(r.targets for r in several), strict=True)),
             clean=torch.stack([result.clean for result in several]).mean(dim=0),
             corrupted=torch.stack([result.corrupted for result in several]).mean(dim=0),
@@ -634,6 +637,7 @@ def _of_pair(
         positions=names,
         position_tokens=tuple(text[place] for place in places),
         labels=text,
+        clean_labels=pair_labels(known, tokens[:1]),
         targets=tuple(words_of(known, metric) for metric in bound),
         quantities=tuple(m.name if m.at in (None, -1) else f"{m.name} at {m.at}" for m in bound),
         clean=clean,

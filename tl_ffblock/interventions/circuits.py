@@ -415,6 +415,7 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
     return EdgeEffects(
         model=runs.edges.model.name,
         labels=pair.labels,
+        clean_labels=pair_labels(runs.edges.model, [pair.tokens]),
         targets=(GraphTarget(pair.words, float(pair.clean_value), quantity=runs.metric.name),),
         nodes=tuple(replace(node, shares=(share,), own_shares=(0.0,)) for node, share in nodes),
         ends=edges.ends,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tl_ffblock.attribution.patching import pairs_of
 from tl_ffblock.bridge.capture import cache_of
-from tl_ffblock.bridge.inputs import Prompt, one_sequence, warn_of_equal_pair
+from tl_ffblock.bridge.inputs import Prompt, one_sequence, refuse_unequal, warn_of_equal_pair
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import DEFAULTS, ChunkOption, Hooks, Layers, SettingsOptions, Tokens
@@ -21,7 +21,7 @@ from tl_ffblock.layer.positions import Positions, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.maps import SIDES, ContributionMaps
-from tl_ffblock.results.tokens import alignment, joined, shortened
+from tl_ffblock.results.tokens import joined, shortened
 from tl_ffblock.signatures import spelled_out, strict
 
 PromptList: TypeAlias = Sequence[str] | Sequence[Integer[Tensor, " _pos"]]
@@ -47,12 +47,7 @@ def equally_long(
     if pair[1] is None:
         return clean, clean
     corrupted = one_sequence(model, pair[1], f"corrupted{which}")
-    if len(clean) != len(corrupted):
-        raise InputError(
-            f"clean{which} has {len(clean)} tokens, corrupted{which} {len(corrupted)}: expected equally many, since patching "
-            f"keeps positions. They differ in {alignment(label(model, clean), label(model, corrupted))}: use words of equally many "
-            "tokens."
-        )
+    refuse_unequal(model, (clean, corrupted), pair, which)
     warn_of_equal_pair(clean, corrupted, which)
     return clean, corrupted
 

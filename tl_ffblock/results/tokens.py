@@ -4,7 +4,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -98,9 +97,9 @@ def texts_of(result: Any) -> tuple[str, ...]:
     Raises:
         InputError: if there are none.
     """
-    held = (
-        result if isinstance(result, Sequence) else getattr(result, "labels", None) or getattr(result, "tokens", None)
-    )
+    names = ("clean_labels", "labels", "tokens")  # of a pair the clean prompt's own, not "clean→corrupted"
+    found = [result] if isinstance(result, Sequence) else [getattr(result, name, None) for name in names]
+    held = next(filter(None, found), ())
     if not isinstance(held, Sequence) or isinstance(held, str) or not all(isinstance(token, str) for token in held):
         raise InputError(
             f"{brief(result)}: expected a result of one prompt, or its tokens as a list of texts: "
@@ -115,11 +114,9 @@ def _position(name: str, given: TokenLike, prompt: tuple[int, Sequence[str]]) ->
     if (position := whole(given)) is not None:
         return position
     text, occurrence = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
-    # Labels of a pair of prompts are "clean→corrupted" where the two differ.
-    read = [token.split("→")[0] or token for token in tokens]
-    places = [at for at, token in enumerate(read) if text in (token, tokens[at])]
+    places = [at for at, token in enumerate(tokens) if text == token]
     if not places and isinstance(text, str):
-        places = [at for at, token in enumerate(read) if text.strip() == token.strip()]
+        places = [at for at, token in enumerate(tokens) if text.strip() == token.strip()]
     which = 0 if occurrence is None and len(places) == 1 else whole(occurrence)
     if which is None or not -len(places) <= which < len(places):
         shown = f"at {', '.join(map(str, places))}" if places else "nowhere"
@@ -134,13 +131,6 @@ def shortened(tokens: Sequence[str], most: int = 100) -> str:
     """All tokens in one line, visible and cut to `most` characters."""
     text = " ".join(visible(token) for token in tokens)
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def alignment(clean: Sequence[str], corrupted: Sequence[str]) -> str:
-    """Differences of two texts with different numbers of tokens, for an error: "[' Mary']@2 against [' Jon', 'athan']@2"."""
-    spans = SequenceMatcher(None, clean, corrupted, autojunk=False).get_opcodes()
-    apart = [f"{[*clean[a:b]]}@{a} against {[*corrupted[c:d]]}@{c}" for tag, a, b, c, d in spans if tag != "equal"]
-    return brief(", ".join(apart), 400).strip('"')
 
 
 def sides_of(first: Sequence[str], second: Sequence[str], models: tuple[str, str]) -> tuple[str, str]:

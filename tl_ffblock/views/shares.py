@@ -546,12 +546,9 @@ def effects_panel(
     Raises:
         InputError: if the result is of another text or model, or of several prompts.
     """
-    labels = result.tokens[0] if isinstance(result, ContributionSweep) else result.labels
+    labels = result.tokens[0] if isinstance(result, ContributionSweep) else result.clean_labels or result.labels
     alone = not isinstance(result, ContributionSweep) or len(result.tokens) == 1
-    same = len(labels) == len(maps.tokens) and all(
-        label == token or label.startswith(f"{token}→") for label, token in zip(labels, maps.tokens, strict=True)
-    )
-    if not (alone and same):
+    if not (alone and tuple(labels) == tuple(maps.tokens)):
         raise InputError(
             f"beside: the {_in_words(type(result)).lower()} is of {'' if alone else 'several prompts, the first of '}{len(labels)} "
             f"tokens ({shortened(labels)}), these maps are of {len(maps.tokens)} ({shortened(maps.tokens)}). Use the same text for both."

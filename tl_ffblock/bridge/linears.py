@@ -7,12 +7,15 @@
    response means a changed weight.
 4. A quantised module has the dequantised weight `W = scale (Q - zero)`. It is computed at every reading, so that one layer at a time
    has full size. A response that differs from it means that inputs are rounded too: then the module is not linear.
+5. The vector-Jacobian product of a module that is not plain may differ from that with its effective weight (peft's C3A). Forward
+   passes with gradients then use the latter.
 
 HookedTransformer and HookedEncoder have no linear modules: their matrices are parameters.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -27,6 +30,7 @@ from transformers.pytorch_utils import Conv1D
 from tl_ffblock.bridge.callbacks import HookedModel
 from tl_ffblock.bridge.offloaded import offloading_hook, runs_its_class, weight_on_device, weights_on_device
 from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.layer.linear import carried
 
 KEPT_BYTES = 2**30
 """Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
@@ -47,6 +51,8 @@ _INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest accepted relative difference of the responses of a quantised module and of its dequantised weight; `_HALF` for half
 precision. Rounding of inputs to 8 bits gives a larger one, since the first entry of each vector is large."""
 _HALF, _LARGE_ENTRY = 5e-3, 8.0
+# Largest relative difference of a vector-Jacobian product that rounding explains, by the module's dtype.
+_OTHER_GRADIENT = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 # Number of unit vectors per call of a module.
 _ROWS = 512
 
@@ -131,6 +137,56 @@ def refuse_unreadable(hooked: HookedModel) -> None:
                 f"{name} has an adapter that the TransformerBridge does not run: it runs split copies of the projection without "
                 "the adapter. Merge the adapter into its base (peft: merge_and_unload()) before making the bridge."
             )
+
+
+def other_gradients(hooked: HookedModel) -> tuple[str, ...]:
+    """Names of the linear modules whose vector-Jacobian product is not that with their effective weight, on three fixed vectors."""
+    return tuple(name for name, module in adapted_linears(hooked).items() if _has_other_gradient(module, name))
+
+
+@contextmanager
+def effective_gradients(hooked: HookedModel, names: Sequence[str]) -> Iterator[None]:
+    """Context in which derivatives by the inputs of linear modules are products with their effective weights.
+
+    Args:
+        hooked: The model.
+        names: Names of the modules, from `other_gradients`.
+    """
+    with ExitStack() as stack:
+        for name in names:
+            module = adapted_linears(hooked)[name]
+            stack.callback(module.register_forward_hook(_with_gradient_of(_effective(module, name))).remove)
+        yield
+
+
+def _with_gradient_of(linear: Linear) -> Callable[..., Tensor | None]:
+    def onward(_: nn.Module, args: tuple[Any, ...], y: Tensor) -> Tensor | None:
+        return carried(y, args[0].to(linear.weight) @ linear.weight) if torch.is_grad_enabled() else None
+
+    return onward
+
+
+def _effective(module: Any, name: str) -> Linear:
+    """Effective weight and bias of a module, also if they are its parameters."""
+    linear = linear_of(module, name)
+    if linear is not None:
+        return linear
+    with weights_on_device(module):
+        weight = module.weight.detach()
+        return Linear(weight.T if isinstance(module, nn.Linear) else weight, module.bias)
+
+
+@torch.inference_mode(False)
+def _has_other_gradient(module: nn.Module, name: str) -> bool:
+    like, linear = _parameter(module, name), _effective(module, name)
+    x = _fixed_vectors(len(linear.weight)).to(like.device, like.dtype).requires_grad_()
+    cotangents = _fixed_vectors(linear.weight.shape[1]).to(like.device, like.dtype)
+    with torch.enable_grad():
+        y: Tensor = module(x[None])[0]
+        found = torch.autograd.grad(y, x, cotangents, allow_unused=True)[0] if y.requires_grad else None
+    expected = cotangents.to(linear.weight) @ linear.weight.T
+    error = float("inf") if found is None else float((found.to(expected) - expected).norm() / expected.norm())
+    return error > _OTHER_GRADIENT.get(like.dtype, _OTHER_GRADIENT[torch.bfloat16])
 
 
 def is_plain(module: nn.Module) -> bool:

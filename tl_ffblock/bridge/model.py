@@ -30,7 +30,13 @@ from tl_ffblock.bridge.callbacks import (
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.layers import BoundLayer
-from tl_ffblock.bridge.linears import plain_tensors, refuse_unreadable, responses_of
+from tl_ffblock.bridge.linears import (
+    effective_gradients,
+    other_gradients,
+    plain_tensors,
+    refuse_unreadable,
+    responses_of,
+)
 from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_device, weights_on_device
 from tl_ffblock.bridge.refusals import refuse, refuse_modes
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
@@ -59,7 +65,7 @@ class Memory:
     layer's output gives its logits. `logit_differences`, by rules: difference of logits with linearised modules, which is zero.
     `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
     `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
-    biases are not zero. `products`: products of its heads' output matrices with the next matrices.
+    biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test. `products`: products of its heads' output matrices with the next matrices.
     """
 
     fingerprint: str = ""
@@ -73,6 +79,7 @@ class Memory:
     attends_inside: bool | None = None
     by_rows_differs: float | None = None
     biases: dict[Any, bool] = field(default_factory=dict)
+    other_gradients: tuple[str, ...] | None = None
     products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 
@@ -224,6 +231,12 @@ class Model:
     def hooks_disabled(self) -> AbstractContextManager[None]:
         """Context in which no callback on HookPoints fires."""
         return silence(self.hook_points.values())
+
+    def effective_gradients(self) -> AbstractContextManager[None]:
+        """Context of its forward passes with gradients: linear modules have the gradients of their effective weights."""
+        if self.memory.other_gradients is None:
+            self.memory.other_gradients = other_gradients(self.hooked)
+        return effective_gradients(self.hooked, self.memory.other_gradients)
 
     @property
     def has_trained_head(self) -> bool:

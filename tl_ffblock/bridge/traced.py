@@ -110,6 +110,7 @@ class Traced:
         with ExitStack() as stack:
             if self.twice:  # layers run again; their gates are known from the first time
                 stack.enter_context(constant_weights(self.model))
+                stack.enter_context(self.model.effective_gradients())
                 cache = GradientCache(self.cache.size, biases=self.cache.biases)
                 stack.enter_context(linearised(self.model, self.rules, cache))
                 stack.enter_context(shown(self.model, pattern="pattern" in self.cache.keeps, by_rows=self.by_rows))

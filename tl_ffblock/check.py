@@ -25,7 +25,7 @@ from torch import Tensor
 from tl_ffblock.bridge.inputs import example_input, forward
 from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import Layers, Run, open_run
-from tl_ffblock.bridge.selfcheck import check_end, identities
+from tl_ffblock.bridge.selfcheck import check_end, identities, what_changed
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.vector_norms import contribution_norms
@@ -179,7 +179,7 @@ def check_model(
         run.by_layer(lambda record, _: findings.extend(_of_layer(run, record)), check=False)
         found = replace(found, findings=tuple(findings))
         if found.failures:
-            return found
+            return replace(found, refusal=what_changed(known, found.failures[0].layer))
         check_end(known, run.settings.dtype, run.layers, always=True)
         speed, ratio = _speed(run)
         return replace(found, tokens_per_second=speed, times_forward=ratio)

@@ -29,7 +29,7 @@ from transformers.pytorch_utils import Conv1D
 
 from tl_ffblock.bridge.callbacks import HookedModel
 from tl_ffblock.bridge.offloaded import offloading_hook, runs_its_class, weight_on_device, weights_on_device
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import UnsupportedModelError, out_of_memory
 from tl_ffblock.layer.linear import carried
 
 KEPT_BYTES = 2**30
@@ -214,7 +214,7 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
         UnsupportedModelError: if the module's input width is not known.
     """
     like = _parameter(module, name)
-    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
+    return _rows_through(module, name, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
 
 
 def linear_of(module: nn.Module, name: str) -> Linear | None:
@@ -330,8 +330,16 @@ def _fixed_vectors(width: int) -> Float[Tensor, "vector d_in"]:
     return torch.randn(3, width, generator=torch.Generator().manual_seed(0))
 
 
-def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:
-    answer: Tensor = module(rows[None])[0]
+def _rows_through(module: nn.Module, name: str, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:
+    try:
+        answer: Tensor = module(rows[None])[0]
+    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        raise UnsupportedModelError(
+            f"{name}: {type(module).__name__} cannot be called with an input alone ({error}), so its weight cannot be read. Merge the "
+            "adapter into its base, or use a linear module."
+        ) from error
     return answer.detach()
 
 
@@ -388,7 +396,7 @@ def _refuse_rounded_inputs(module: nn.Module, name: str, linear: Linear) -> None
     vectors = _fixed_vectors(_width(module, name)).clone()
     vectors[:, 0] = _LARGE_ENTRY
     vectors = vectors.to(like.device, like.dtype)
-    own, expected = _rows_through(module, vectors), vectors @ linear.weight.to(like.dtype)
+    own, expected = _rows_through(module, name, vectors), vectors @ linear.weight.to(like.dtype)
     expected = expected if linear.bias is None else expected + linear.bias
     error = float((own - expected).double().norm() / expected.double().norm())
     if error > _INPUT_ROUNDED.get(like.dtype, _HALF):
@@ -408,11 +416,11 @@ def _read(module: nn.Module, name: str) -> Linear:
         module = copy.deepcopy(module, hooks).to(wide)  # not copied: hooks have the weights of the whole model
     like, width = _parameter(module, name), _width(module, name)
     with torch.inference_mode(False):
-        at_zero = _rows_through(module, like.new_zeros(1, width))[0]
+        at_zero = _rows_through(module, name, like.new_zeros(1, width))[0]
         unit = torch.eye(width, dtype=wide, device=like.device)
-        weight = torch.cat([_rows_through(module, rows) - at_zero for rows in torch.split(unit, _ROWS)])
+        weight = torch.cat([_rows_through(module, name, rows) - at_zero for rows in torch.split(unit, _ROWS)])
     vectors = _fixed_vectors(width).to(like)
-    found, again = _rows_through(module, vectors), _rows_through(module, vectors)
+    found, again = _rows_through(module, name, vectors), _rows_through(module, name, vectors)
     if not found.isfinite().all():
         return Linear(weight, at_zero)  # NaN is refused in the forward pass
     if not torch.equal(found, again):

@@ -123,6 +123,7 @@ def outputs_under(
     """
     stream: list[Tensor] = []
     name = model.output_name if layer in (None, model.n_layers) else model.layers[layer or 0].sites["resid_pre"]
+    model.forget_lengths()
     with LastCallback(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(hooks)):
         logits: Tensor = model.hooked(tokens.to(model.device))
     return logits if layer is None else stream[-1]
@@ -247,6 +248,7 @@ def logits_under(
         hooks: Hooks in addition to those on the model.
         silent: Whether hooks on the model are disabled.
     """
+    model.forget_lengths()
     with model.hooks_disabled() if silent else nullcontext():
         return model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=list(hooks))
 

@@ -49,7 +49,8 @@ MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head",
 UNTRAINED_HEAD = "untrained_head"
 """Config entry of a Hugging Face model that got a random head when it was loaded."""
 
-
+# TransformerLens's name for the model of a bridge that was made from a module.
+_NO_NAME = "external"
 # Modules of a bridge whose weights may be tied to those of others.
 _TIED = ("unembed", "_container_state_owners")
 
@@ -202,8 +203,29 @@ class Model:
 
     @property
     def longest_input(self) -> int | None:
-        """Largest number of tokens; None without a limit."""
-        return getattr(self.hooked.cfg, "n_ctx", None)
+        """Largest number of tokens; None without a limit. Scaled rotary positions reach further than the model's own context."""
+        n_ctx = getattr(self.hooked.cfg, "n_ctx", None)
+        return n_ctx if n_ctx is None or not self.rotates else _longest_rotated(_hf_config(self.hooked), int(n_ctx))
+
+    @cached_property
+    def _dynamic_rotations(self) -> tuple[tuple[Any, str], ...]:
+        """Rotary embeddings whose frequencies depend on the longest text so far, each with the prefix of their names."""
+        found: list[tuple[Any, str]] = []
+        for module in self.hooked.modules():
+            kinds = vars(module).get("rope_type", "")
+            of_layers = kinds.items() if isinstance(kinds, Mapping) else [("", kinds)]
+            found += [(module, f"{layers}_" if layers else "") for layers, kind in of_layers if "dynamic" in str(kind)]
+        return tuple(found)
+
+    def forget_lengths(self) -> None:
+        """Reset rotary frequencies that depend on earlier texts, before a forward pass.
+
+        With `dynamic` scaling, transformers 5.23 keeps those of the longest text until one is shorter than the model's context.
+        """
+        for module, prefix in self._dynamic_rotations:
+            frequencies = getattr(module, f"{prefix}inv_freq")
+            setattr(module, f"{prefix}inv_freq", getattr(module, f"{prefix}original_inv_freq").to(frequencies.device))
+            setattr(module, f"{prefix}max_seq_len_cached", module.original_max_seq_len)
 
     @property
     def rotates(self) -> bool:
@@ -335,8 +357,36 @@ def identify(model: Any) -> Model:
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)
     family = family_of(model, api, architecture)
-    name = str(getattr(cfg, "model_name", None) or family.name)
+    name = name_of(model, family.name)
     return Model(model, api, family, name, int(cfg.n_layers), compare_once(model, name))
+
+
+def name_of(model: Any, otherwise: str) -> str:
+    """A model's name: TransformerLens's, else Hugging Face's, else that of its architecture, else the given one."""
+    cfg, config = model.cfg, _hf_config(model)
+    named = getattr(cfg, "model_name", None)
+    if named == _NO_NAME:
+        named = getattr(config, "_name_or_path", None) or getattr(cfg, "architecture", None)
+    return str(named or otherwise)
+
+
+def _hf_config(hooked: Any) -> Any:
+    """Configuration of the Hugging Face model that a bridge wraps; None without one."""
+    return getattr(getattr(hooked, "original_model", None), "config", None)
+
+
+def _longest_rotated(config: Any, n_ctx: int) -> int | None:
+    """Largest number of tokens of a model with rotary positions, by their scaling; None for `dynamic`, which scales any length."""
+    given = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    of_layers = [scaling for scaling in given.values() if isinstance(scaling, Mapping)] or [given]
+    longest: list[int] = []
+    for scaling in of_layers:
+        kind = scaling.get("rope_type", scaling.get("type", "default"))
+        if kind == "dynamic":
+            continue
+        trained = n_ctx if kind == "linear" else scaling.get("original_max_position_embeddings") or 0
+        longest.append(max(n_ctx, int(trained * (scaling.get("factor") or 1))))
+    return min(longest, default=None)
 
 
 def compare_once(model: HookedModel, name: str) -> Memory:
@@ -378,7 +428,7 @@ def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
 
 
 def _has_trained_head(hooked: Any) -> bool:
-    return not getattr(getattr(getattr(hooked, "original_model", None), "config", None), UNTRAINED_HEAD, False)
+    return not getattr(_hf_config(hooked), UNTRAINED_HEAD, False)
 
 
 def weights_fingerprint(hooked: Any) -> str:
@@ -438,7 +488,7 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
             continue
         yield kind.__qualname__
         yield from _numbers_of(module)
-    config = getattr(getattr(hooked, "original_model", None), "config", None)
+    config = _hf_config(hooked)
     if config is not None:
         yield from _numbers_of(config)
 

@@ -346,7 +346,7 @@ def slopes_at_values(
     layers = range(model.n_layers)
     with torch.enable_grad():
         hooks = [(model.layers[number].values_name, perturbed(number)) for number in layers]
-        with model.effective_gradients():
+        with model.with_gradients():
             output = outputs_under(model, tokens, hooks, layer)
         for block in model.hooked.blocks:
             drop_graph(block)

@@ -625,7 +625,7 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
     if batch.token_types is not None:
         options["token_type_ids"] = batch.token_types.to(model.device)
     model.forget_lengths()
-    with torch.set_grad_enabled(gradients), model.effective_gradients() if gradients else nullcontext():
+    with torch.set_grad_enabled(gradients), model.with_gradients() if gradients else nullcontext():
         try:
             return model.hooked(batch.tokens.to(model.device, non_blocking=True), **options)
         finally:

@@ -179,7 +179,7 @@ def _effective(module: Any, name: str) -> Linear:
 @torch.inference_mode(False)
 def _has_other_gradient(module: nn.Module, name: str) -> bool:
     like, linear = _parameter(module, name), _effective(module, name)
-    x = _fixed_vectors(len(linear.weight)).to(like.device, like.dtype).requires_grad_()
+    x = _fixed_vectors(len(linear.weight)).to(like.device, like.dtype).clone().requires_grad_()
     cotangents = _fixed_vectors(linear.weight.shape[1]).to(like.device, like.dtype)
     with torch.enable_grad():
         y: Tensor = module(x[None])[0]

@@ -6,8 +6,9 @@ hooks have this fingerprint, so that two models are never confused. Cached facts
 
 import copy
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType
@@ -254,11 +255,20 @@ class Model:
         """Context in which no callback on HookPoints fires."""
         return silence(self.hook_points.values())
 
-    def effective_gradients(self) -> AbstractContextManager[None]:
-        """Context of its forward passes with gradients: linear modules have the gradients of their effective weights."""
-        if self.memory.other_gradients is None:
-            self.memory.other_gradients = other_gradients(self.hooked)
-        return effective_gradients(self.hooked, self.memory.other_gradients)
+    @contextmanager
+    def with_gradients(self) -> Iterator[None]:
+        """Context of its forward passes with gradients.
+
+        Linear modules have the gradients of their effective weights. Compiled modules run uncompiled: torch 2.13 cannot compile
+        callbacks that add gradients.
+        """
+        with ExitStack() as stack:
+            if "torch._dynamo" in sys.modules:  # imported by torch.compile
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if self.memory.other_gradients is None:
+                self.memory.other_gradients = other_gradients(self.hooked)
+            stack.enter_context(effective_gradients(self.hooked, self.memory.other_gradients))
+            yield
 
     @property
     def has_trained_head(self) -> bool:

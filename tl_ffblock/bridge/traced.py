@@ -110,7 +110,7 @@ class Traced:
         with ExitStack() as stack:
             if self.twice:  # layers run again; their gates are known from the first time
                 stack.enter_context(constant_weights(self.model))
-                stack.enter_context(self.model.effective_gradients())
+                stack.enter_context(self.model.with_gradients())
                 cache = GradientCache(self.cache.size, biases=self.cache.biases)
                 stack.enter_context(linearised(self.model, self.rules, cache))
                 stack.enter_context(shown(self.model, pattern="pattern" in self.cache.keeps, by_rows=self.by_rows))
@@ -246,8 +246,8 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
     probe(model, model.working_dtype, tuple(range(model.n_layers)))
     known = model.memory.logit_differences
     if rules not in known:
-        batch = Batch(probe_tokens(model.hooked))
         with with_gradients(), model.hooks_disabled():
+            batch = Batch(probe_tokens(model.hooked))
             traced = _traced(model, batch, rules, frozenset())
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)

@@ -344,10 +344,9 @@ def slopes_at_values(
         return add
 
     layers = range(model.n_layers)
-    with torch.enable_grad():
+    with model.with_gradients():
         hooks = [(model.layers[number].values_name, perturbed(number)) for number in layers]
-        with model.with_gradients():
-            output = outputs_under(model, tokens, hooks, layer)
+        output = outputs_under(model, tokens, hooks, layer)
         for block in model.hooked.blocks:
             drop_graph(block)
         slopes = torch.autograd.grad(
@@ -543,7 +542,7 @@ class LateRuns:
             UnsupportedModelError: if noise at the HookPoint does not change the logits.
         """
         own = self._kept["attention" if kind == "residual_mid" else kind, layer]
-        noise = torch.rand(own.shape, generator=torch.Generator().manual_seed(0)).to(own)
+        noise = torch.rand(own.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(0)).to(own)
         change = noise * (own.abs().mean() + torch.finfo(own.dtype).eps)
 
         def add(x: Tensor, hook: object = None) -> Tensor:

@@ -327,7 +327,7 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
 
 @cache
 def _fixed_vectors(width: int) -> Float[Tensor, "vector d_in"]:
-    return torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    return torch.randn(3, width, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
 
 
 def _rows_through(module: nn.Module, name: str, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:

@@ -255,14 +255,37 @@ class Model:
         """Context in which no callback on HookPoints fires."""
         return silence(self.hook_points.values())
 
+    def refuse_other_gradients(self) -> None:
+        """Refuse backward hooks, which would change derivatives without a warning, and inference tensors.
+
+        Raises:
+            InputError: for these.
+        """
+        for name, module in self.hooked.named_modules():
+            if module._backward_hooks or module._backward_pre_hooks:
+                raise InputError(
+                    f"{self.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
+                    "attributed. Remove it, model.reset_hooks(), or call outside of its context."
+                )
+        if self.parameter.is_inference():
+            raise InputError(
+                f"{self.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
+            )
+
     @contextmanager
     def with_gradients(self) -> Iterator[None]:
         """Context of its forward passes with gradients.
 
         Linear modules have the gradients of their effective weights. Compiled modules run uncompiled: torch 2.13 cannot compile
         callbacks that add gradients.
+
+        Raises:
+            InputError: as `refuse_other_gradients`.
         """
+        self.refuse_other_gradients()
         with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
             if "torch._dynamo" in sys.modules:  # imported by torch.compile
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             if self.memory.other_gradients is None:
@@ -335,7 +358,7 @@ class Model:
         with torch.no_grad():
             for parameter in hooked.parameters():
                 if parameter.numel() > 1:
-                    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+                    noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32).to(parameter)
                     parameter.copy_(noise * parameter.std() + parameter.mean())
         return identify(hooked)
 

@@ -242,7 +242,7 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
                 f"{model.name} has {option} on: its norms before attention run once per head, which cannot be linearised. Call "
                 f"model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
             )
-    _refuse_other_gradients(model)
+    model.refuse_other_gradients()
     probe(model, model.working_dtype, tuple(range(model.n_layers)))
     known = model.memory.logit_differences
     if rules not in known:
@@ -293,20 +293,6 @@ def _refuse_unused_dials(traced: Traced) -> None:
         raise CaptureError(
             f"{traced.model.name}: its logits do not depend on the outputs of HookPoints for {names}, so their attributions would "
             "wrongly be zero. This version of TransformerLens ignores these outputs. Use another version."
-        )
-
-
-def _refuse_other_gradients(model: Model) -> None:
-    """Refuse backward hooks, which would change attributions without a warning, and inference tensors."""
-    for name, module in model.hooked.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
-            raise InputError(
-                f"{model.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
-                "attributed. Remove it, model.reset_hooks(), or call outside of its context."
-            )
-    if model.parameter.is_inference():
-        raise InputError(
-            f"{model.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
         )
 
 

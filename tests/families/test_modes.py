@@ -88,7 +88,9 @@ def test_autocast_is_refused(name: str) -> None:
 def test_gradient_checkpointing_in_training_mode_is_refused(name: str) -> None:
     """By the name of the layer, with two remedies."""
     family, call = call_of(name)
-    with pytest.raises(InputError, match=r"gradient checkpointing \(on .*model\.eval\(\), or .*checkpointing_disable\(\)"):
+    with pytest.raises(
+        InputError, match=r"gradient checkpointing \(on .*model\.eval\(\), or .*checkpointing_disable\(\)"
+    ):
         call(checkpointed(family), tiny.tokens(family, N))
 
 
@@ -296,7 +298,7 @@ def test_a_model_that_does_not_run_is_refused(name: str) -> None:
     """By everything, also by `check_model`, which raises nothing."""
     model = changed(DOES_NOT_RUN[name])()
     for call in CALLS.values():
-        with pytest.raises(UnsupportedModelError, match="the model itself does not run on 7|the model itself does not run on 8"):
+        with pytest.raises(UnsupportedModelError, match="the model itself does not run on 8"):
             call(model)
     assert "the model itself does not run" in check_model(model, X).verdict()
 
@@ -387,7 +389,9 @@ def test_a_norm_without_a_form_is_named() -> None:
     )
     config.architectures = ["Gemma4ForCausalLM"]
     model = wrapped(transformers.Gemma4ForCausalLM(config), "Gemma4ForCausalLM")
-    for said in (check_model(model, X).verdict(), str(pytest.raises(UnsupportedModelError, CALLS["path"], model).value)):
+    with pytest.raises(UnsupportedModelError) as refused:
+        CALLS["path"](model)
+    for said in (check_model(model, X).verdict(), str(refused.value)):
         assert "blocks.0.ln1 (Gemma4RMSNorm) is not a LayerNorm or RMSNorm" in said
         assert "attribute" not in said
 

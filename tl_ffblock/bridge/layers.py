@@ -481,14 +481,14 @@ class BoundLayer:
         widths: dict[str, tuple[int, ...]] = {}
         if self.has_experts:
             experts = self._n_experts
-            widths = {name: (experts,) for name in ("router_logits", "probabilities")}
+            widths = dict.fromkeys(("router_logits", "probabilities"), (experts,))
             widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
         for site in sorted(tensors.keys() & widths):
             tensor, chosen = tensors[site], site == "chosen"
             right = tensor.is_floating_point() != chosen and tensor.ndim > 0 and tensor.shape[-1] in widths[site]
             if right and chosen and tensor.numel():
                 low, high = torch.stack(tensor.aminmax()).tolist()
-                right = 0 <= low and high < widths["probabilities"][0]
+                right = low >= 0 and high < widths["probabilities"][0]
             if not right:
                 meant = "numbers of the chosen experts" if chosen else f"one number for each of {widths[site][0]}"
                 raise UnsupportedModelError(

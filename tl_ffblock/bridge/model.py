@@ -67,7 +67,8 @@ class Memory:
     layer's output gives its logits. `logit_differences`, by rules: difference of logits with linearised modules, which is zero.
     `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
     `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
-    biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test. `products`: products of its heads' output matrices with the next matrices.
+    biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test.
+    `products`: products of its heads' output matrices with the next matrices.
     """
 
     fingerprint: str = ""

@@ -114,7 +114,7 @@ def refuse(model: Any, architecture: str) -> None:
         raise UnsupportedModelError(reason)
 
 
-def refuse_modes(model: nn.Module) -> None:
+def refuse_modes(model: Any) -> None:
     """Refuse modes of torch and of the model in which its numbers change, or its layers run twice.
 
     Raises:

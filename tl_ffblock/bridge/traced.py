@@ -118,7 +118,7 @@ class Traced:
                 self.model,
                 tensor,
                 leaves,
-                gradient.to(tensor),
+                grad_outputs=gradient.to(tensor),
                 retain_graph=again,
                 is_grads_batched=gradient.ndim > tensor.ndim,
                 materialize_grads=True,
@@ -262,14 +262,14 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
     return known[rules]
 
 
-def _derivatives(model: Model, tensor: Tensor, leaves: Sequence[Tensor], *gradient: Tensor, **options: Any) -> Any:
+def _derivatives(model: Model, tensor: Tensor, leaves: Sequence[Tensor], **options: Any) -> Any:
     """Derivatives of a tensor by leaves; None or zero for those that it does not depend on.
 
     Raises:
         InputError: if the user's own checkpoints run parts of the model again.
     """
     try:
-        return torch.autograd.grad(tensor, leaves, *gradient, allow_unused=True, **options)
+        return torch.autograd.grad(tensor, leaves, allow_unused=True, **options)
     except RuntimeError as error:
         if not (isinstance(error, CheckpointError) or "torch.utils.checkpoint" in str(error)):
             raise

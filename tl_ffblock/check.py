@@ -23,9 +23,9 @@ from rich.text import Text
 from torch import Tensor
 
 from tl_ffblock.bridge.inputs import example_input, forward
-from tl_ffblock.bridge.model import identify
+from tl_ffblock.bridge.model import Model, identify, name_of
 from tl_ffblock.bridge.runs import Layers, Run, open_run
-from tl_ffblock.bridge.selfcheck import check_end, identities
+from tl_ffblock.bridge.selfcheck import check_end, identities, what_changed
 from tl_ffblock.contributions import contribution_maps
 from tl_ffblock.errors import CaptureError, FFBlockError, InputError, ProcessedWeightsWarning, UnsupportedModelError
 from tl_ffblock.layer.fast.vector_norms import contribution_norms
@@ -37,6 +37,7 @@ from tl_ffblock.signatures import strict
 
 __all__ = ["Finding", "ModelCheck", "check_model"]
 
+_OF_WRAPPER = "logits of the wrapper = logits"
 FindingKind: TypeAlias = Literal["identity", "completeness"]
 
 
@@ -145,6 +146,7 @@ def check_model(
     *,
     layers: Layers = None,
     rtol: float | None = None,
+    wrapper: Callable[..., Any] | None = None,
 ) -> ModelCheck:
     """Relative errors of a model's identities, completeness of its scopes, speed, and a verdict.
 
@@ -155,9 +157,11 @@ def check_model(
         input: One text or [pos] token ids; None means an English sentence, or 24 ids without tokenizer.
         layers: Layer numbers; None means all.
         rtol: Largest accepted relative error; None means the tolerance of the model's dtype.
+        wrapper: A module around the bridge's Hugging Face model, such as a PeftModel. Its logits for `input` are compared too, since
+            it may add to the model in its own forward function only.
 
     Raises:
-        InputError: if `model` is not a TransformerLens model, or `input`, `layers` or `rtol` cannot be used.
+        InputError: if `model` is not a TransformerLens model, or `input`, `layers`, `rtol` or `wrapper` cannot be used.
     """
     if rtol is not None:
         refuse_tolerance(rtol)
@@ -177,9 +181,11 @@ def check_model(
     found = ModelCheck(*of_model, n_tokens, tolerance, ())
     try:
         run.by_layer(lambda record, _: findings.extend(_of_layer(run, record)), check=False)
+        if wrapper is not None:
+            findings.append(Finding("identity", _OF_WRAPPER, known.n_layers - 1, _difference_of_wrapper(run, wrapper)))
         found = replace(found, findings=tuple(findings))
         if found.failures:
-            return found
+            return replace(found, refusal=_why(known, found.failures[0]))
         check_end(known, run.settings.dtype, run.layers, always=True)
         speed, ratio = _speed(run)
         return replace(found, tokens_per_second=speed, times_forward=ratio)
@@ -200,6 +206,34 @@ def _of_layer(run: Run, record: LayerRecord) -> list[Finding]:
         return [*findings, Finding("identity", broken, record.layer, float("nan"))]
     errors = norms.completeness.items()
     return findings + [Finding("completeness", scope, record.layer, float(each.max())) for scope, each in errors]
+
+
+def _why(model: Model, failure: Finding) -> str | None:
+    if failure.name == _OF_WRAPPER:
+        return (
+            f"logits of the wrapper differ from the model's by {scientific(failure.error)} of their norm: the wrapper adds in its own "
+            "forward function what the model inside does not have (prompt tuning, prefix tuning, aLoRA), so results are of the model "
+            "without it. Merge the adapter if it can be merged (merge_and_unload())."
+        )
+    return what_changed(model, failure.layer)
+
+
+@torch.no_grad()
+def _difference_of_wrapper(run: Run, wrapper: Callable[..., Any]) -> float:
+    """Difference of a wrapper's logits from the model's, relative to their norm; both centred over the vocabulary."""
+    (batch,), model = run.batches, run.model
+    with model.hooks_disabled():
+        own = forward(model, batch).double()
+        try:
+            found = wrapper(input_ids=batch.tokens.to(model.device)).logits
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"wrapper={type(wrapper).__name__}: expected a module whose forward function takes input_ids and returns logits, such "
+                f"as a PeftModel of a causal language model ({error})."
+            ) from error
+    found = found[:, -own.shape[1] :].to(own)  # a soft prompt's positions are before the text's
+    own, found = (logits - logits.mean(dim=-1, keepdim=True) for logits in (own, found))
+    return float((found - own).norm() / own.norm()) if found.shape == own.shape else float("nan")
 
 
 def _speed(run: Run) -> tuple[float, float]:
@@ -223,6 +257,6 @@ def _seconds(call: Callable[[], object]) -> float:
 def _refused(model: Any, reason: str) -> ModelCheck:
     cfg, parameters = getattr(model, "cfg", None), getattr(model, "parameters", None)
     architecture = str(getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None) or "?")
-    name = str(getattr(cfg, "model_name", None) or architecture)
+    name = architecture if cfg is None else name_of(model, architecture)
     dtype = "?" if parameters is None else str(next(parameters()).dtype).removeprefix("torch.")
     return ModelCheck(name, architecture, type(model).__name__, "?", False, False, dtype, 0, 0.0, (), refusal=reason)

@@ -16,6 +16,7 @@ from tests.cases import wrapped
 from tests.numbers import numbers
 from tl_ffblock.bridge import linears
 from tl_ffblock.bridge.model import identify
+from tl_ffblock.check import check_model
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 
 FAMILIES = ("gpt2", "llama", "bert", "gemma2")
@@ -235,9 +236,18 @@ def widthless(base: nn.Module, seed: int) -> Lora:
     return lora
 
 
+class InContext(Lora):
+    """An adapter that needs what its wrapper passes in a context (peft's Poly)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Refused without it."""
+        raise ValueError("task_ids should not be None")
+
+
 REFUSED: dict[str, tuple[Callable[..., nn.Module], str]] = {
     "bent": (Bent, "Bent.*not a linear function"),
     "noisy": (Noisy, "Noisy.*differ between calls"),
+    "in a context": (InContext, "InContext cannot be called with an input alone .task_ids should not be None"),
     "without width": (widthless, "Lora.*in_features"),
     "without parameters": (lambda base, seed: nn.Identity(), "Identity has no parameters"),
 }
@@ -256,6 +266,99 @@ def test_adapters_without_a_weight_are_refused(name: str, first: bool) -> None:
         with pytest.raises(UnsupportedModelError, match=said) as refused:
             CALLS[call](ffb, model)
         assert "blocks.1.mlp.out" in str(refused.value)
+
+
+class Product(torch.autograd.Function):
+    """`x W` with another vector-Jacobian product than `g W^T`: wrong in size or in direction, or none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, kind: str) -> Tensor:
+        """The product."""
+        ctx.weight, ctx.kind = weight, kind
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """The derivative by x, up to the fault."""
+        (g,) = gradients
+        by_x = g @ ctx.weight.T
+        return {"right": by_x, "scaled": 1.001 * by_x, "turned": by_x.flip(-1)}[ctx.kind], None, None
+
+
+class Circulant(Lora):
+    """An adapter whose backward is not the transpose of its forward (peft's C3A)."""
+
+    kind = "turned"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The base's output and the adapter's."""
+        weight = self.scaling * (self.down.T @ self.up)
+        if self.kind == "none":
+            return self.base_layer(x) + (x.detach() @ weight)
+        return self.base_layer(x) + Product.apply(x, weight, self.kind)
+
+
+@pytest.mark.parametrize("kind", ["right", "turned", "scaled", "none"])
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_gradients_are_those_of_the_effective_weight(family: str, kind: str) -> None:
+    """Whatever a module's backward gives; and `check_model` says the same as the calls."""
+    model, merged = bridge(family), bridge(family)
+    adapt(merged, ("attn.o", "attn.v", "mlp.out", "unembed"), merge=True)
+    for put in adapt(model, ("attn.o", "attn.v", "mlp.out", "unembed")):
+        put.__class__ = type("Circulant", (Circulant,), {"kind": kind})
+    names = linears.other_gradients(model)
+    assert len(names) == (0 if kind == "right" else len(linears.adapted_linears(model)))
+    for rules in ("path", "patching", "gradient"):
+        for options in ({}, {"checkpoint": True}):
+            found, expected = (ffb.attribute(m, A, TARGET, rules=rules, **options) for m in (model, merged))
+            assert equal(found, expected), (rules, options)
+    for call in (
+        lambda m: ffb.attribution_patching(m, A, B, TARGET),
+        lambda m: ffb.attribution_patching(m, A, B, TARGET, edges=True).edges.weights,
+        lambda m: ffb.heads.attention_gradients(m, A, TARGET),
+        lambda m: ffb.flow_graph(m, A, target=7),
+        lambda m: ffb.contribution_maps(m, A),
+    ):
+        assert equal(call(model), call(merged))
+    assert check_model(model, A).ok
+    assert not any(module._forward_hooks for module in linears.adapted_linears(model).values())
+
+
+def test_gradients_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the same weights; not for plain models, and not by calls without gradients."""
+    made: list[str] = []
+    test = linears._has_other_gradient
+    monkeypatch.setattr(linears, "_has_other_gradient", lambda module, name: made.append(name) or test(module, name))
+    plain, model = bridge("llama"), bridge("llama")
+    (lora,) = adapt(model, ("blocks.1.attn.o",))
+    CALLS["path"](ffb, plain)
+    ffb.contribution_maps(model, A)
+    assert made == []
+    for _ in range(2):
+        CALLS["path"](ffb, model)
+    assert made == ["blocks.1.attn.o"]
+    lora.up.data[0, 0] += 1
+    CALLS["path"](ffb, model)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rounding_is_no_other_gradient(dtype: torch.dtype) -> None:
+    """Of adapters in half precision."""
+    model = tiny.bridge("llama", dtype=dtype)
+    adapt(model)
+    assert linears.other_gradients(model) == ()
+
+
+def test_facts_of_inference_mode_serve_gradients() -> None:
+    """Effective weights that were read in inference mode."""
+    model, merged = bridge("llama"), bridge("llama")
+    adapt(model)
+    adapt(merged, merge=True)
+    linears._fixed_vectors.cache_clear()
+    with torch.inference_mode():
+        ffb.contribution_maps(model, A)
+    assert equal(CALLS["path"](ffb, model), CALLS["path"](ffb, merged))
 
 
 def test_an_adapter_of_nan_is_refused_as_any_weight_of_nan() -> None:

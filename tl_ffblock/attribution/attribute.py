@@ -351,7 +351,7 @@ class Shares:
             prompt=prompt_of(run.model, sequence),
         )
         certificate = self._certificate(result, difference_of_logits)
-        certificate.refuse(run.model.name, self.traced.rules.name)
+        certificate.refuse(run.model.name, self.traced.rules.name, run.remedy)
         return replace(result, certificate=certificate)
 
     def by_stream(self) -> Float[Tensor, "boundary pos d_model"]:

@@ -46,8 +46,13 @@ class Certificate(Values):
     nonlinear: float = 0.0
     """`(value - first_order) / value`, which is not attributed: 0 for logits and their differences."""
 
-    def refuse(self, model: str, rules: str) -> None:
+    def refuse(self, model: str, rules: str, remedy: str) -> None:
         """Refuse errors above the tolerance.
+
+        Args:
+            model: Name of the model.
+            rules: Name of the rules.
+            remedy: What to do, `Run.remedy`.
 
         Raises:
             CompletenessError: if one is, with the error and where it is.
@@ -64,8 +69,8 @@ class Certificate(Values):
             where = "the embeddings" if worst == 0 else f"the input of layer {worst - 1}"
             raise CompletenessError(
                 f"{model}, rules={rules!r}: the sum of attributions at {where} differs from the target by {error:.1e} of the sum "
-                f"of their absolute values (tolerance {self.rtol:.0e}). Something after it is not linear in the residual stream: "
-                'does a hook of yours change the model? Remove the hook, or use rules="gradient", which need not sum to the target.'
+                f"of their absolute values (tolerance {self.rtol:.0e}). Something after it is not linear in the residual stream. "
+                f'{remedy} Or use rules="gradient", which need not sum to the target.'
             )
 
     def __repr__(self) -> str:

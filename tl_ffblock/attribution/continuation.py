@@ -220,7 +220,7 @@ def attribute_continuation(
         raise CompletenessError(
             f"{run.model.name}: attributions of token {n_prompt + worst} differ from its {reading} by "
             f"{float(result.errors[worst]):.1e} of the sum of their absolute values (tolerance {run.settings.rtol:.0e}). "
-            "Does a hook of yours change the model? Remove it."
+            f"{run.remedy}"
         )
     return result
 

@@ -166,7 +166,7 @@ class EdgeSums:
         if not self.derivatives <= rtol:
             raise CompletenessError(
                 f"{run.model.name}: derivatives by the inputs of heads and feed-forwards differ from that by the residual stream by "
-                f"{self.derivatives:.1e} (tolerance {rtol:.0e}). Does a hook of yours edit something inside a layer? Remove it."
+                f"{self.derivatives:.1e} (tolerance {rtol:.0e}). {run.remedy}"
             )
         plain = run.model.family.order in ("pre_ln", "parallel", "attn_only") and not edited
         if plain and not self.streams <= rtol:

@@ -394,7 +394,7 @@ def _measured(
     digest = blake2b(repr((seed, prompt.sequence.tokens.tolist())).encode(), digest_size=7).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little"))
     effects = prompt.falls([frozenset({number}) for number in range(n)])
-    random, shuffle = torch.rand(n, generator=generator), torch.randperm(n, generator=generator)
+    random, shuffle = torch.rand(n, generator=generator, dtype=torch.float32), torch.randperm(n, generator=generator)
     recency = torch.arange(n, dtype=torch.float64)
     scores = {**own, **dict(zip(BASELINES, (effects, random, recency), strict=True))}
     ranked = torch.tensor([not bool(of_method.isnan().any()) for of_method in scores.values()])

@@ -617,7 +617,7 @@ def _refuse_other_sums(run: Run, products: Mapping[tuple[str, int], Tensor]) -> 
         if not error <= run.settings.rtol:
             raise CompletenessError(
                 f"{run.model.name}: in layer {layer} the estimates of heads differ from that of attention by {error:.1e} of the sum "
-                f"of absolute values (tolerance {run.settings.rtol:.0e}). Does a hook of yours edit the layer? Remove it."
+                f"of absolute values (tolerance {run.settings.rtol:.0e}). {run.remedy}"
             )
 
 

@@ -105,5 +105,5 @@ def _refuse_other_end(run: Run, layer: int, found: Tensor, expected: Tensor, rto
     if not error <= rtol:
         raise CompletenessError(
             f"{run.model.name}, layer {layer}: the layer's vjp differs from the derivative of the backward pass by {error:.1e} "
-            f'(tolerance {rtol:.0e}). Does a hook of yours edit something inside the layer? Remove it, or omit "maps" from `of`.'
+            f'(tolerance {rtol:.0e}). {run.remedy} Or omit "maps" from `of`.'
         )

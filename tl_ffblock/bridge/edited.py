@@ -123,6 +123,7 @@ def outputs_under(
     """
     stream: list[Tensor] = []
     name = model.output_name if layer in (None, model.n_layers) else model.layers[layer or 0].sites["resid_pre"]
+    model.forget_lengths()
     with LastCallback(model.hook_points[name], stream.append), model.hooked.hooks(fwd_hooks=list(hooks)):
         logits: Tensor = model.hooked(tokens.to(model.device))
     return logits if layer is None else stream[-1]
@@ -247,6 +248,7 @@ def logits_under(
         hooks: Hooks in addition to those on the model.
         silent: Whether hooks on the model are disabled.
     """
+    model.forget_lengths()
     with model.hooks_disabled() if silent else nullcontext():
         return model.hooked.run_with_hooks(tokens.to(model.device), fwd_hooks=list(hooks))
 
@@ -342,7 +344,7 @@ def slopes_at_values(
         return add
 
     layers = range(model.n_layers)
-    with torch.enable_grad():
+    with model.with_gradients():
         hooks = [(model.layers[number].values_name, perturbed(number)) for number in layers]
         output = outputs_under(model, tokens, hooks, layer)
         for block in model.hooked.blocks:
@@ -543,7 +545,7 @@ class LateRuns:
             UnsupportedModelError: if noise at the HookPoint does not change the logits.
         """
         own = self._kept["attention" if kind == "residual_mid" else kind, layer]
-        noise = torch.rand(own.shape, generator=torch.Generator().manual_seed(0)).to(own)
+        noise = torch.rand(own.shape, dtype=torch.float32, generator=torch.Generator().manual_seed(0)).to(own)
         change = noise * (own.abs().mean() + torch.finfo(own.dtype).eps)
 
         def add(x: Tensor, hook: object = None) -> Tensor:

@@ -23,13 +23,14 @@ from torch import Tensor, nn
 from tl_ffblock.bridge.callbacks import HookedModel, module_callbacks, silence
 from tl_ffblock.bridge.linears import adapted_linears, unwrapped
 from tl_ffblock.bridge.offloaded import weight_on_device
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import FFBlockError, UnsupportedModelError, out_of_memory
 
 PROBE_LENGTH = 8
 TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-4, torch.float16: 5e-2, torch.bfloat16: 2e-1}
 """Largest accepted relative difference of the logits, by the model's dtype. The largest measured ones of the families in
 tests/tiny.py with 32 random layers are 8e-7 (rotary tables are float32), 4e-6, 1e-2 and 1e-1."""
 
+_FAILURES = (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError)
 # Components with copies of parts of one matrix of Hugging Face's.
 _SPLITS = {"split_qkv_matrix": ("q", "k", "v"), "split_gate_up_matrix": ("gate", "in")}
 
@@ -61,7 +62,8 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
     with silence(model.hook_dict.values()), torch.no_grad():
         try:
             expected = _logits(_without_bridges(wrapped, copies)(tokens))
-        except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError):
+        except _FAILURES:
+            _refuse_both_failing(model, name, tokens)
             return float("nan")  # Hugging Face's model does not run alone
         actual = _logits(model(tokens))
     if actual is None or expected is None or actual.shape != expected.shape or not expected.isfinite().all():
@@ -78,6 +80,19 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         f"differ by {error:.1e} of their norm (tolerance {tolerance:.0e}), so maps of it would be of another model. "
         "An option of the configuration may be unknown to TransformerLens, or the bridge was changed outside its HookPoints."
     )
+
+
+def _refuse_both_failing(model: HookedModel, name: str, tokens: Int[Tensor, "1 pos"]) -> None:
+    """Refuse a bridge that does not run either, such as one with weights of several dtypes."""
+    try:
+        model(tokens)
+    except _FAILURES as error:
+        if out_of_memory(error) or isinstance(error, FFBlockError):
+            raise
+        raise UnsupportedModelError(
+            f"{name}: the model itself does not run on {tokens.shape[1]} tokens, without this package's callbacks: "
+            f"{str(error).rstrip('.')}. Check the dtypes and devices of its weights and the entries of its configuration."
+        ) from error
 
 
 def _without_bridges(module: nn.Module, copies: dict[int, nn.Module]) -> nn.Module:

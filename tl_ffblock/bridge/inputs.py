@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import product, takewhile
@@ -919,7 +919,8 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
     options = {} if batch.mask is None else {name: batch.mask.to(model.device).long()}
     if batch.token_types is not None:
         options["token_type_ids"] = batch.token_types.to(model.device)
-    with torch.set_grad_enabled(gradients):
+    model.forget_lengths()
+    with torch.set_grad_enabled(gradients), model.with_gradients() if gradients else nullcontext():
         try:
             return model.hooked(batch.tokens.to(model.device, non_blocking=True), **options)
         finally:

@@ -460,8 +460,13 @@ class BoundLayer:
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
             if isinstance(error, FFBlockError):
                 raise
+            found = (
+                f"its {type(error.obj).__name__} has no {error.name}"
+                if isinstance(error, AttributeError)
+                else str(error)
+            )
             raise UnsupportedModelError(
-                f"{self.where}: its weights do not have the layout of a {self.order} block: {error}"
+                f"{self.where}: its weights do not have the layout of a {self.order} block: {found}."
             ) from error
 
     def _attention(self, dtype: torch.dtype) -> AttentionWeights:
@@ -531,13 +536,22 @@ class BoundLayer:
         )
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
-        """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device."""
+        """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device.
+
+        Raises:
+            UnsupportedModelError: if TransformerLens has no form for the norm.
+        """
         w_o = _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
+        if on_bridge and not hasattr(norm, "uses_rms_norm"):
+            raise UnsupportedModelError(
+                f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
+                "form is not known."
+            )
         centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))

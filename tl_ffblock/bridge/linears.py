@@ -7,12 +7,15 @@
    response means a changed weight.
 4. A quantised module has the dequantised weight `W = scale (Q - zero)`. It is computed at every reading, so that one layer at a time
    has full size. A response that differs from it means that inputs are rounded too: then the module is not linear.
+5. The vector-Jacobian product of a module that is not plain may differ from that with its effective weight (peft's C3A). Forward
+   passes with gradients then use the latter.
 
 HookedTransformer and HookedEncoder have no linear modules: their matrices are parameters.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -26,7 +29,8 @@ from transformers.pytorch_utils import Conv1D
 
 from tl_ffblock.bridge.callbacks import HookedModel
 from tl_ffblock.bridge.offloaded import offloading_hook, runs_its_class, weight_on_device, weights_on_device
-from tl_ffblock.errors import UnsupportedModelError
+from tl_ffblock.errors import UnsupportedModelError, out_of_memory
+from tl_ffblock.layer.linear import carried
 
 KEPT_BYTES = 2**30
 """Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
@@ -51,6 +55,8 @@ _INPUT_ROUNDED = {torch.float64: 1e-6, torch.float32: 1e-4}
 """Largest accepted relative difference of the responses of a quantised module and of its dequantised weight; `_HALF` for half
 precision. Rounding of inputs to 8 bits gives a larger one, since the first entry of each vector is large."""
 _HALF, _LARGE_ENTRY = 5e-3, 8.0
+# Largest relative difference of a vector-Jacobian product that rounding explains, by the module's dtype.
+_OTHER_GRADIENT = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 # Number of unit vectors per call of a module.
 _ROWS = 512
 
@@ -137,6 +143,56 @@ def refuse_unreadable(hooked: HookedModel) -> None:
             )
 
 
+def other_gradients(hooked: HookedModel) -> tuple[str, ...]:
+    """Names of the linear modules whose vector-Jacobian product is not that with their effective weight, on three fixed vectors."""
+    return tuple(name for name, module in adapted_linears(hooked).items() if _has_other_gradient(module, name))
+
+
+@contextmanager
+def effective_gradients(hooked: HookedModel, names: Sequence[str]) -> Iterator[None]:
+    """Context in which derivatives by the inputs of linear modules are products with their effective weights.
+
+    Args:
+        hooked: The model.
+        names: Names of the modules, from `other_gradients`.
+    """
+    with ExitStack() as stack:
+        for name in names:
+            module = adapted_linears(hooked)[name]
+            stack.callback(module.register_forward_hook(_with_gradient_of(_effective(module, name))).remove)
+        yield
+
+
+def _with_gradient_of(linear: Linear) -> Callable[..., Tensor | None]:
+    def onward(_: nn.Module, args: tuple[Any, ...], y: Tensor) -> Tensor | None:
+        return carried(y, args[0].to(linear.weight) @ linear.weight) if torch.is_grad_enabled() else None
+
+    return onward
+
+
+def _effective(module: Any, name: str) -> Linear:
+    """Effective weight and bias of a module, also if they are its parameters."""
+    linear = linear_of(module, name)
+    if linear is not None:
+        return linear
+    with weights_on_device(module):
+        weight = module.weight.detach()
+        return Linear(weight.T if isinstance(module, nn.Linear) else weight, module.bias)
+
+
+@torch.inference_mode(False)
+def _has_other_gradient(module: nn.Module, name: str) -> bool:
+    like, linear = _parameter(module, name), _effective(module, name)
+    x = _fixed_vectors(len(linear.weight)).to(like.device, like.dtype).clone().requires_grad_()
+    cotangents = _fixed_vectors(linear.weight.shape[1]).to(like.device, like.dtype)
+    with torch.enable_grad():
+        y: Tensor = module(x[None])[0]
+        found = torch.autograd.grad(y, x, cotangents, allow_unused=True)[0] if y.requires_grad else None
+    expected = cotangents.to(linear.weight) @ linear.weight.T
+    error = float("inf") if found is None else float((found.to(expected) - expected).norm() / expected.norm())
+    return error > _OTHER_GRADIENT.get(like.dtype, _OTHER_GRADIENT[torch.bfloat16])
+
+
 def is_plain(module: nn.Module) -> bool:
     """Whether a module is an `nn.Linear` or `Conv1D` with its own forward function, without hooks or a quantised weight.
 
@@ -162,7 +218,7 @@ def response(module: nn.Module, name: str) -> Float[Tensor, "vector d_out"]:
         UnsupportedModelError: if the module's input width is not known.
     """
     like = _parameter(module, name)
-    return _rows_through(module, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
+    return _rows_through(module, name, _fixed_vectors(_width(module, name)).to(like.device, like.dtype))
 
 
 def linear_of(module: nn.Module, name: str) -> Linear | None:
@@ -285,11 +341,19 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
 
 @cache
 def _fixed_vectors(width: int) -> Float[Tensor, "vector d_in"]:
-    return torch.randn(3, width, generator=torch.Generator().manual_seed(0))
+    return torch.randn(3, width, dtype=torch.float32, generator=torch.Generator().manual_seed(0))
 
 
-def _rows_through(module: nn.Module, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:
-    answer: Tensor = module(rows[None])[0]
+def _rows_through(module: nn.Module, name: str, rows: Float[Tensor, "row d_in"]) -> Float[Tensor, "row d_out"]:
+    try:
+        answer: Tensor = module(rows[None])[0]
+    except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        raise UnsupportedModelError(
+            f"{name}: {type(module).__name__} cannot be called with an input alone ({error}), so its weight cannot be read. Merge the "
+            "adapter into its base, or use a linear module."
+        ) from error
     return answer.detach()
 
 
@@ -346,7 +410,7 @@ def _refuse_rounded_inputs(module: nn.Module, name: str, linear: Linear) -> None
     vectors = _fixed_vectors(_width(module, name)).clone()
     vectors[:, 0] = _LARGE_ENTRY
     vectors = vectors.to(like.device, like.dtype)
-    own, expected = _rows_through(module, vectors), vectors @ linear.weight.to(like.dtype)
+    own, expected = _rows_through(module, name, vectors), vectors @ linear.weight.to(like.dtype)
     expected = expected if linear.bias is None else expected + linear.bias
     error = float((own - expected).double().norm() / expected.double().norm())
     if error > _INPUT_ROUNDED.get(like.dtype, _HALF):
@@ -366,11 +430,11 @@ def _read(module: nn.Module, name: str) -> Linear:
         module = copy.deepcopy(module, hooks).to(wide)  # not copied: hooks have the weights of the whole model
     like, width = _parameter(module, name), _width(module, name)
     with torch.inference_mode(False):
-        at_zero = _rows_through(module, like.new_zeros(1, width))[0]
+        at_zero = _rows_through(module, name, like.new_zeros(1, width))[0]
         unit = torch.eye(width, dtype=wide, device=like.device)
-        weight = torch.cat([_rows_through(module, rows) - at_zero for rows in torch.split(unit, _ROWS)])
+        weight = torch.cat([_rows_through(module, name, rows) - at_zero for rows in torch.split(unit, _ROWS)])
     vectors = _fixed_vectors(width).to(like)
-    found, again = _rows_through(module, vectors), _rows_through(module, vectors)
+    found, again = _rows_through(module, name, vectors), _rows_through(module, name, vectors)
     if not found.isfinite().all():
         return Linear(weight, at_zero)  # NaN is refused in the forward pass
     if not torch.equal(found, again):

@@ -6,8 +6,9 @@ hooks have this fingerprint, so that two models are never confused. Cached facts
 
 import copy
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType
@@ -30,7 +31,13 @@ from tl_ffblock.bridge.callbacks import (
 from tl_ffblock.bridge.families import Api, Family, family_of
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.layers import BoundLayer
-from tl_ffblock.bridge.linears import plain_tensors, refuse_unreadable, responses_of
+from tl_ffblock.bridge.linears import (
+    effective_gradients,
+    other_gradients,
+    plain_tensors,
+    refuse_unreadable,
+    responses_of,
+)
 from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_device, weights_on_device
 from tl_ffblock.bridge.refusals import refuse, refuse_modes
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
@@ -43,7 +50,8 @@ MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head",
 UNTRAINED_HEAD = "untrained_head"
 """Config entry of a Hugging Face model that got a random head when it was loaded."""
 
-
+# TransformerLens's name for the model of a bridge that was made from a module.
+_NO_NAME = "external"
 # Modules of a bridge whose weights may be tied to those of others.
 _TIED = ("unembed", "_container_state_owners")
 
@@ -59,7 +67,8 @@ class Memory:
     layer's output gives its logits. `logit_differences`, by rules: difference of logits with linearised modules, which is zero.
     `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
     `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
-    biases are not zero. `products`: products of its heads' output matrices with the next matrices.
+    biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test.
+    `products`: products of its heads' output matrices with the next matrices.
     """
 
     fingerprint: str = ""
@@ -73,6 +82,7 @@ class Memory:
     attends_inside: bool | None = None
     by_rows_differs: float | None = None
     biases: dict[Any, bool] = field(default_factory=dict)
+    other_gradients: tuple[str, ...] | None = None
     products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 
@@ -195,8 +205,29 @@ class Model:
 
     @property
     def longest_input(self) -> int | None:
-        """Largest number of tokens; None without a limit."""
-        return getattr(self.hooked.cfg, "n_ctx", None)
+        """Largest number of tokens; None without a limit. Scaled rotary positions reach further than the model's own context."""
+        n_ctx = getattr(self.hooked.cfg, "n_ctx", None)
+        return n_ctx if n_ctx is None or not self.rotates else _longest_rotated(_hf_config(self.hooked), int(n_ctx))
+
+    @cached_property
+    def _dynamic_rotations(self) -> tuple[tuple[Any, str], ...]:
+        """Rotary embeddings whose frequencies depend on the longest text so far, each with the prefix of their names."""
+        found: list[tuple[Any, str]] = []
+        for module in self.hooked.modules():
+            kinds = vars(module).get("rope_type", "")
+            of_layers = kinds.items() if isinstance(kinds, Mapping) else [("", kinds)]
+            found += [(module, f"{layers}_" if layers else "") for layers, kind in of_layers if "dynamic" in str(kind)]
+        return tuple(found)
+
+    def forget_lengths(self) -> None:
+        """Reset rotary frequencies that depend on earlier texts, before a forward pass.
+
+        With `dynamic` scaling, transformers 5.23 keeps those of the longest text until one is shorter than the model's context.
+        """
+        for module, prefix in self._dynamic_rotations:
+            frequencies = getattr(module, f"{prefix}inv_freq")
+            setattr(module, f"{prefix}inv_freq", getattr(module, f"{prefix}original_inv_freq").to(frequencies.device))
+            setattr(module, f"{prefix}max_seq_len_cached", module.original_max_seq_len)
 
     @property
     def rotates(self) -> bool:
@@ -224,6 +255,44 @@ class Model:
     def hooks_disabled(self) -> AbstractContextManager[None]:
         """Context in which no callback on HookPoints fires."""
         return silence(self.hook_points.values())
+
+    def refuse_other_gradients(self) -> None:
+        """Refuse backward hooks, which would change derivatives without a warning, and inference tensors.
+
+        Raises:
+            InputError: for these.
+        """
+        for name, module in self.hooked.named_modules():
+            if module._backward_hooks or module._backward_pre_hooks:
+                raise InputError(
+                    f"{self.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
+                    "attributed. Remove it, model.reset_hooks(), or call outside of its context."
+                )
+        if self.parameter.is_inference():
+            raise InputError(
+                f"{self.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
+            )
+
+    @contextmanager
+    def with_gradients(self) -> Iterator[None]:
+        """Context of its forward passes with gradients.
+
+        Linear modules have the gradients of their effective weights. Compiled modules run uncompiled: torch 2.13 cannot compile
+        callbacks that add gradients.
+
+        Raises:
+            InputError: as `refuse_other_gradients`.
+        """
+        self.refuse_other_gradients()
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            if "torch._dynamo" in sys.modules:  # imported by torch.compile
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            if self.memory.other_gradients is None:
+                self.memory.other_gradients = other_gradients(self.hooked)
+            stack.enter_context(effective_gradients(self.hooked, self.memory.other_gradients))
+            yield
 
     @property
     def has_trained_head(self) -> bool:
@@ -290,7 +359,7 @@ class Model:
         with torch.no_grad():
             for parameter in hooked.parameters():
                 if parameter.numel() > 1:
-                    noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+                    noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32).to(parameter)
                     parameter.copy_(noise * parameter.std() + parameter.mean())
         return identify(hooked)
 
@@ -322,8 +391,36 @@ def identify(model: Any) -> Model:
     architecture = getattr(cfg, "architecture", None) or getattr(cfg, "original_architecture", None)
     refuse(model, architecture or type(model).__name__)
     family = family_of(model, api, architecture)
-    name = str(getattr(cfg, "model_name", None) or family.name)
+    name = name_of(model, family.name)
     return Model(model, api, family, name, int(cfg.n_layers), compare_once(model, name))
+
+
+def name_of(model: Any, otherwise: str) -> str:
+    """A model's name: TransformerLens's, else Hugging Face's, else that of its architecture, else the given one."""
+    cfg, config = model.cfg, _hf_config(model)
+    named = getattr(cfg, "model_name", None)
+    if named == _NO_NAME:
+        named = getattr(config, "_name_or_path", None) or getattr(cfg, "architecture", None)
+    return str(named or otherwise)
+
+
+def _hf_config(hooked: Any) -> Any:
+    """Configuration of the Hugging Face model that a bridge wraps; None without one."""
+    return getattr(getattr(hooked, "original_model", None), "config", None)
+
+
+def _longest_rotated(config: Any, n_ctx: int) -> int | None:
+    """Largest number of tokens of a model with rotary positions, by their scaling; None for `dynamic`, which scales any length."""
+    given = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    of_layers = [scaling for scaling in given.values() if isinstance(scaling, Mapping)] or [given]
+    longest: list[int] = []
+    for scaling in of_layers:
+        kind = scaling.get("rope_type", scaling.get("type", "default"))
+        if kind == "dynamic":
+            continue
+        trained = n_ctx if kind == "linear" else scaling.get("original_max_position_embeddings") or 0
+        longest.append(max(n_ctx, int(trained * (scaling.get("factor") or 1))))
+    return min(longest, default=None)
 
 
 def compare_once(model: HookedModel, name: str) -> Memory:
@@ -365,7 +462,7 @@ def refuse_other_model(what: str, fingerprint: str, model: Model) -> None:
 
 
 def _has_trained_head(hooked: Any) -> bool:
-    return not getattr(getattr(getattr(hooked, "original_model", None), "config", None), UNTRAINED_HEAD, False)
+    return not getattr(_hf_config(hooked), UNTRAINED_HEAD, False)
 
 
 def weights_fingerprint(hooked: Any) -> str:
@@ -425,7 +522,7 @@ def _settings_of_modules(hooked: Any) -> Iterator[str]:
             continue
         yield kind.__qualname__
         yield from _numbers_of(module)
-    config = getattr(getattr(hooked, "original_model", None), "config", None)
+    config = _hf_config(hooked)
     if config is not None:
         yield from _numbers_of(config)
 

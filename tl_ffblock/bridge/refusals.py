@@ -99,6 +99,7 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
         "TransformerBridge on TransformerLens 4.",
     ),
 )
+_FORMER_DISABLE = "gradient_checkpointing_disable"
 # Modules of layers that mix tokens without an attention pattern.
 _FOREIGN = {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"}
 
@@ -113,7 +114,7 @@ def refuse(model: Any, architecture: str) -> None:
         raise UnsupportedModelError(reason)
 
 
-def refuse_modes(model: nn.Module) -> None:
+def refuse_modes(model: Any) -> None:
     """Refuse modes of torch and of the model in which its numbers change, or its layers run twice.
 
     Raises:
@@ -130,10 +131,11 @@ def refuse_modes(model: nn.Module) -> None:
         )
     for name, module in _wrapped_modules(model):
         if module.training and vars(module).get("gradient_checkpointing", False):
+            disable = "activation_checkpointing_disable"  # the name since transformers 5
+            known = disable if hasattr(getattr(model, "original_model", model), disable) else _FORMER_DISABLE
             raise InputError(
                 f"model is in training mode with gradient checkpointing (on {name or 'the model'}): its layers would run again in the "
-                "backward pass, without the callbacks of this call. Call model.eval(), or "
-                "model.original_model.gradient_checkpointing_disable() first."
+                f"backward pass, without the callbacks of this call. Call model.eval(), or model.original_model.{known}() first."
             )
 
 

@@ -195,6 +195,15 @@ class Run:
         """Whether callbacks of the user run in the forward passes."""
         return bool(self.fwd_hooks) or self.model.is_listened_to
 
+    @property
+    def remedy(self) -> str:
+        """Sentence for an error of this forward pass: which callbacks may have changed it, and what to do."""
+        if self.is_hooked:
+            return "Does a hook of yours change the model? Remove it."
+        if self.model.memory.callbacks:
+            return "Does a torch hook of yours on a module change the model? Remove it."
+        return "No hook is on the model, so this is a fault of this package: please report it, with the model's name."
+
     def hooks(self) -> AbstractContextManager[Any]:
         """Context with the call's hooks on the model."""
         return self.model.hooked.hooks(fwd_hooks=list(self.fwd_hooks)) if self.fwd_hooks else nullcontext()

@@ -18,10 +18,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tl_ffblock.bridge.callbacks import LastCallback
+from tl_ffblock.bridge.callbacks import LastCallback, module_callbacks
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, forward
+from tl_ffblock.bridge.linears import adapted_linears
 from tl_ffblock.bridge.model import Model
+from tl_ffblock.bridge.offloaded import runs_its_class
 from tl_ffblock.bridge.records import CaptureSpec, collecting
 from tl_ffblock.errors import FFBlockError, IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.linear import LinearLayer
@@ -34,6 +36,8 @@ _MASKED_NUMBERS = 2**20
 _CAUSAL = "pattern is zero after the query"
 # TransformerLens's own modules that read the last layer's last scope.
 _HEADS = ("unembed", "mlm_head")
+# Packages of the modules of a model as it is loaded; "transformers_modules" are those of remote code.
+_LIBRARIES = ("torch", "transformers", "transformers_modules", "transformer_lens")
 
 
 def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
@@ -105,6 +109,9 @@ def refuse_nan(model: Model, record: LayerRecord) -> None:
 
 def _contradiction(model: Model, layer: int, broken: str) -> Exception:
     where = f"{model.name} ({model.family.name}), layer {layer}: this does not hold on the cached tensors: {broken}."
+    changed = what_changed(model, layer)
+    if changed is not None:
+        return (IdentityError if model.family.listed else UnsupportedModelError)(f"{where} {changed}")
     if model.family.listed:
         return IdentityError(
             f"{where} The block differs from this family's, or was changed outside its HookPoints. Reload the model."
@@ -113,6 +120,34 @@ def _contradiction(model: Model, layer: int, broken: str) -> Exception:
         f"{where} The architecture is not in the table of families; its norms are those of a {model.family.order} block, but it is "
         f"not one. `tl-ffblock models` lists supported families."
     )
+
+
+def what_changed(model: Model, layer: int) -> str | None:
+    """Sentence about a module in or after a layer that is not the family's own, and what to do; None if none is known.
+
+    Adapters of linear modules, whose effective weights are read, are not meant.
+    """
+    bound = model.layers[layer]
+    owners = {bound.name("")[:-1]: bound.block}
+    owners |= {name: model.hooked.get_submodule(name) for name in bound.norm_modules.values() if name}
+    read = {id(part) for linear in adapted_linears(model.hooked).values() for part in linear.modules()}
+    named = {
+        id(module): (f"{owner}.{name}".removesuffix("."), module)
+        for owner, whole in owners.items()
+        for name, module in whole.named_modules()
+    }
+    for name, module in (found for number, found in named.items() if number not in read):
+        name, kind = name.replace("._original_component", ""), type(module)
+        if kind.__module__.partition(".")[0] not in _LIBRARIES:
+            return (
+                f"{name} is a {kind.__name__} ({kind.__module__}), whose form is not known. Merge it into the module that it "
+                "wraps (peft: merge_and_unload()) before making the bridge, or use the family's own module."
+            )
+        if not runs_its_class(module):
+            return f"{name} ({kind.__name__}) runs another forward function than its class. Reload the model."
+        if module_callbacks([module]):
+            return f"a torch hook is on {name} ({kind.__name__}). Remove it."
+    return None
 
 
 @torch.no_grad()

@@ -110,6 +110,7 @@ class Traced:
         with ExitStack() as stack:
             if self.twice:  # layers run again; their gates are known from the first time
                 stack.enter_context(constant_weights(self.model))
+                stack.enter_context(self.model.with_gradients())
                 cache = GradientCache(self.cache.size, biases=self.cache.biases)
                 stack.enter_context(linearised(self.model, self.rules, cache))
                 stack.enter_context(shown(self.model, pattern="pattern" in self.cache.keeps, by_rows=self.by_rows))
@@ -117,7 +118,7 @@ class Traced:
                 self.model,
                 tensor,
                 leaves,
-                gradient.to(tensor),
+                grad_outputs=gradient.to(tensor),
                 retain_graph=again,
                 is_grads_batched=gradient.ndim > tensor.ndim,
                 materialize_grads=True,
@@ -241,12 +242,12 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
                 f"{model.name} has {option} on: its norms before attention run once per head, which cannot be linearised. Call "
                 f"model.set_{option}(False) before; attribution_patching(..., edges=True) needs no option."
             )
-    _refuse_other_gradients(model)
+    model.refuse_other_gradients()
     probe(model, model.working_dtype, tuple(range(model.n_layers)))
     known = model.memory.logit_differences
     if rules not in known:
-        batch = Batch(probe_tokens(model.hooked))
         with with_gradients(), model.hooks_disabled():
+            batch = Batch(probe_tokens(model.hooked))
             traced = _traced(model, batch, rules, frozenset())
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)
@@ -261,14 +262,14 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
     return known[rules]
 
 
-def _derivatives(model: Model, tensor: Tensor, leaves: Sequence[Tensor], *gradient: Tensor, **options: Any) -> Any:
+def _derivatives(model: Model, tensor: Tensor, leaves: Sequence[Tensor], **options: Any) -> Any:
     """Derivatives of a tensor by leaves; None or zero for those that it does not depend on.
 
     Raises:
         InputError: if the user's own checkpoints run parts of the model again.
     """
     try:
-        return torch.autograd.grad(tensor, leaves, *gradient, allow_unused=True, **options)
+        return torch.autograd.grad(tensor, leaves, allow_unused=True, **options)
     except RuntimeError as error:
         if not (isinstance(error, CheckpointError) or "torch.utils.checkpoint" in str(error)):
             raise
@@ -292,20 +293,6 @@ def _refuse_unused_dials(traced: Traced) -> None:
         raise CaptureError(
             f"{traced.model.name}: its logits do not depend on the outputs of HookPoints for {names}, so their attributions would "
             "wrongly be zero. This version of TransformerLens ignores these outputs. Use another version."
-        )
-
-
-def _refuse_other_gradients(model: Model) -> None:
-    """Refuse backward hooks, which would change attributions without a warning, and inference tensors."""
-    for name, module in model.hooked.named_modules():
-        if module._backward_hooks or module._backward_pre_hooks:
-            raise InputError(
-                f"{model.name}: a backward hook is on {name or 'the model'}, and would change the gradients that are "
-                "attributed. Remove it, model.reset_hooks(), or call outside of its context."
-            )
-    if model.parameter.is_inference():
-        raise InputError(
-            f"{model.name} was created in torch.inference_mode(), so it has no derivatives: load it outside."
         )
 
 

@@ -90,8 +90,21 @@ class EdgeGraph(Graph):
         sender, receiver = (eap.get(name, name) for name in edge)
         for name, names, what in ((sender, senders, "sender"), (receiver, receivers, "receiver")):
             if name not in names:
-                raise ScopeKeyError(f"no {what} {brief(name)}: {what}s are {', '.join(names[:6])}, ... {names[-1]}.")
+                shared = self._shared_input(name)
+                meant = f"{name} is {shared} here, shared by its heads; " if shared else ""
+                raise ScopeKeyError(
+                    f"no {what} {brief(name)}: {meant}{what}s are {', '.join(names[:6])}, ... {names[-1]}."
+                )
         return senders.index(sender), receivers.index(receiver)
+
+    def _shared_input(self, name: str) -> str | None:
+        """The key or value input that a head shares with others, by the name that it would have alone: "L1KV1.k" of "L1H3.k"."""
+        head, _, kind = str(name).rpartition(".")
+        for number, reader in self._reads():
+            shared = self.nodes[number].name
+            if self.nodes[reader].name == head and "KV" in shared and shared.endswith(f".{kind}"):
+                return shared
+        return None
 
     def _reads(self) -> Iterator[tuple[int, int]]:
         """Inputs of heads with the heads that read them: several if they share a key-value head."""

@@ -343,7 +343,7 @@ def _sets(
     if not n_draws:
         yield possible
     for each in range(n_draws):
-        yield possible & (torch.rand(possible.shape, generator=drawn) > (each + 0.5) / n_draws)
+        yield possible & (torch.rand(possible.shape, generator=drawn, dtype=torch.float32) > (each + 0.5) / n_draws)
 
 
 @strict

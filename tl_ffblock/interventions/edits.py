@@ -200,7 +200,7 @@ class SideBySide:
         Raises:
             InputError: if an edit's position does not exist, or the metric cannot be read.
         """
-        measured = torch.empty(len(edits))
+        measured = torch.empty(len(edits), dtype=torch.float32)
         for rows, logits in self.logits(edits, metrics[0].at):
             done = 0
             for prompt, of_prompt in groupby(rows, key=lambda row: edits[row][0]):

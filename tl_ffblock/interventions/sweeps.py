@@ -223,7 +223,7 @@ class _Sweep:
 
     def filled(self, cells: Sequence[tuple[int, int]], measured: Float[Tensor, " edit"]) -> Tensor:
         """Values in the order of the edits as a tensor [layer head query key], NaN elsewhere."""
-        values = torch.full(self.shape, float("nan"))
+        values = torch.full(self.shape, float("nan"), dtype=torch.float32)
         if cells:
             rows, columns = (list(axis) for axis in zip(*cells, strict=True))
             values[:, :, rows, columns] = measured.reshape(*self.shape[:2], len(cells))

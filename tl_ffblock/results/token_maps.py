@@ -231,7 +231,8 @@ class AttentionScores(Result):
     def score(self) -> Float[Tensor, "layer head query key"]:
         """Scores before the softmax; minus infinity where attention has no weight: later keys, and keys outside a window."""
         scale = torch.tensor(self.scale, dtype=self.query.dtype)[:, None, None, None]
-        scores = scale * (self.query @ self.key.transpose(-1, -2))
+        with torch.autocast(self.query.device.type, enabled=False):  # a result has its own dtype
+            scores = scale * (self.query @ self.key.transpose(-1, -2))
         return scores.masked_fill(self.pattern == 0, -torch.inf)
 
     @property

@@ -255,7 +255,7 @@ def _with_others(shares: AverageShares) -> AverageShares:
         return shares
     name = OTHERS
     while name in shares.tokens:
-        name = f"all {name}"
+        name = f"all-{name}"
     targets = torch.tensor(shares.targets, dtype=shares.values.dtype)[:, None]
     remaining = (targets - shares.values.sum(dim=-1))[..., None]
     return replace(

@@ -71,7 +71,7 @@ function memoryValue(scene, card) {
   const agrees = followed ? ` It comes next in ${agreeing} of ${followed} top-activating examples.` : "";
   const activation = card.text ? card.text.along[scene.selection.to] : 0;
   const [promoted, demoted] = activation < 0 ? [bottom, top] : [top, bottom];
-  const pushed = top.slice(0, 2).map(quotation).join(" and ");
+  const pushed = top.slice(0, 2).map((token) => quotation(token)).join(" and ");
   const turned = activation < 0 ? [memoryNote(`At ${quotation(card.text.tokens[scene.selection.to])} the activation is negative, ${formatChange(activation, false)}: the neuron pushes down ${pushed}, which its value promotes.`)] : [];
   const first = `The value, read ${by}: its first token, ${quotation(top[0])}, has a probability of ${formatPercent(probability)}.`;
   return memoryPart("Tokens of its value", [words(promoted, "promotes"), words(demoted, "demotes"), ...turned, memoryNote(first + agrees)]);

@@ -234,8 +234,9 @@ export function numbersView(scene, go, width) {
 }
 
 export function numbersWords({ data, selection }) {
-  const { heading, facts } = numbersBlock(data, selection.run);
-  return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note: "", exact: false, method: "", file: ["numbers"] };
+  const { heading, facts, maps } = numbersBlock(data, selection.run);
+  const note = maps.some(({ removal }) => removal) ? `Orange ${REMOVAL_ENDS[0]}, violet ${REMOVAL_ENDS[1]}.` : "";
+  return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note, exact: false, method: "", file: ["numbers"] };
 }
 
 /** All maps below each other, for a file; null where there are only tables. */

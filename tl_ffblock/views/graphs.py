@@ -256,13 +256,38 @@ def _page(
         whole: The graph before it was pruned for the page; None means `graph`.
         **texts: Further fields of `GraphBlock`.
     """
-    folded, n_targets = folded or {}, len(graph.targets)
+    folded = folded or {}
     used = {*graph.ends.flatten().tolist()} if isinstance(graph, EdgeGraph) else {*range(len(graph.nodes))}
     there = (n for n, node in enumerate(graph.nodes) if node.kind != PRUNED and n in used and n not in folded)
     place = {number: at for at, number in enumerate(there)}
-    # Attributions that enter and leave each node along edges that are not on the page: [in or out, node, target].
+    edges, hidden = _page_edges(graph, place, weights, always, folded)
+    block = GraphBlock(
+        nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
+        edges=edges,
+        targets=tuple(
+            PageTarget(
+                typographic_words(target.name), target.value, "" if target.token is None else visible(target.token)
+            )
+            for target in graph.targets
+        ),
+        start=_start(graph, list(place)),
+        **_extent(whole or graph, len(place), edges, folded),
+        **texts,
+    )
+    tokens = tuple(visible(label) for label in graph.labels)
+    return graph_page(graph.model, block, tokens, {"tl_ffblock": __version__, "rules": graph.rules})
+
+
+def _page_edges(
+    graph: Graph,
+    place: Mapping[int, int],
+    weights: Sequence[Sequence[float]],
+    always: Sequence[bool],
+    folded: Mapping[int, int],
+) -> tuple[tuple[PageEdge, ...], np.ndarray]:
+    """Edges between nodes on the page, and attributions that enter and leave each node along others [in or out, node, target]."""
+    n_targets, edges = len(graph.targets), list[PageEdge]()
     hidden = np.zeros((2, len(graph.nodes), n_targets))
-    edges = []
     for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
         shares = edge.shares[:n_targets]  # circuits without a target have scores
         source = folded.get(edge.source, edge.source)
@@ -276,21 +301,7 @@ def _page(
         elif edge.source not in folded:
             hidden[0, edge.target] += shares
             hidden[1, edge.source] += shares
-    block = GraphBlock(
-        nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
-        edges=tuple(edges),
-        targets=tuple(
-            PageTarget(
-                typographic_words(target.name), target.value, "" if target.token is None else visible(target.token)
-            )
-            for target in graph.targets
-        ),
-        start=_start(graph, list(place)),
-        **_extent(whole or graph, len(place), edges, folded),
-        **texts,
-    )
-    tokens = tuple(visible(label) for label in graph.labels)
-    return graph_page(graph.model, block, tokens, {"tl_ffblock": __version__, "rules": graph.rules})
+    return tuple(edges), hidden
 
 
 def _stretches(graph: Graph) -> dict[int, int]:

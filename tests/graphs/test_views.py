@@ -109,7 +109,7 @@ def test_edge_estimates_have_a_page_and_a_figure() -> None:
     assert 0 < len(page.edges) < len(edges.ends)
     assert all(page.nodes[edge.source].column < page.nodes[edge.target].column for edge in page.edges)
     assert edges.figure().axes
-    assert "kept" in edges.to_html()
+    assert f"of {len(edges.ends):,} edges" in page.drawn and "The cards sum the other" in edges.to_html()
 
 
 def test_a_wide_graph_opens_at_its_largest_head() -> None:

@@ -204,7 +204,7 @@ def test_attributions_averaged_by_position_open_as_an_overview(show: Shower) -> 
     screen.settle()
     assert screen.page.locator("h1").inner_text() == "What makes the logit difference? Mean of 3 prompts: +8 logits"
     chips = screen.page.locator(".shared .chip")
-    assert chips.locator("bdi").all_inner_texts() == ["first", "END"]
+    assert chips.locator("bdi").all_inner_texts() == ["first", "END", "others"]
     assert screen.page.locator(".logit .whisker").count() > 0
     screen.page.locator(".logit [data-share='2,1']").hover(force=True)
     said = screen.page.locator("#tooltip").inner_text()

@@ -3,6 +3,7 @@
 
 import heapq
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -248,7 +249,9 @@ class Circuit(EdgeGraph):
             chosen: Mask of the edges to keep.
         """
         rows = torch.from_numpy(np.flatnonzero(chosen))
-        return replace(self, ends=self.ends[rows], weights=self.weights[rows], sizes=self.sizes[rows], kept=1.0)
+        sizes, total = self.sizes[rows], float(self.sizes.sum())
+        kept = self.kept * float(sizes.sum()) / total if total else self.kept
+        return replace(self, ends=self.ends[rows], weights=self.weights[rows], sizes=sizes, kept=kept)
 
     @property
     def n_edges(self) -> int:
@@ -281,7 +284,8 @@ class Circuit(EdgeGraph):
         more = other - self
         ends, weights = torch.cat([self.ends, more.ends]), torch.cat([self.weights, more.weights])
         order = torch.from_numpy(np.lexsort((ends[:, 1].numpy(), ends[:, 0].numpy())))
-        return replace(self, ends=ends[order], weights=weights[order], sizes=weights[order, 0].abs())
+        ends, weights, kept = ends[order], weights[order], min(1.0, self.kept + more.kept)
+        return replace(self, ends=ends, weights=weights, sizes=weights[:, 0].abs(), kept=kept)
 
     def _in(self, other: "Circuit") -> Bool[np.ndarray, " edge"]:
         """Mask of the edges that another circuit also has."""
@@ -312,6 +316,8 @@ class Circuit(EdgeGraph):
         """Size of the circuit, and its largest edges."""
         of_all = f"{len(self.ends)} of {self.n_possible} edges ({len(self.ends) / self.n_possible:.2%})"
         lines: dict[str, object] = {"components": len(self.components)}
+        if self.kept < 1:
+            lines["kept"] = f"{self.kept:.1%} of the sizes of all edges"
         if self.targets and len(self.ends):
             lines["scores for"] = self.targets[0].name
             lines["largest"] = " · ".join(f"{a} -> {b} {significant(weight)}" for a, b, weight in self.top(5))
@@ -439,6 +445,7 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
     rest = [number for number, node in enumerate(graph.nodes) if node.kind == REMAINING]
     known = ~torch.isin(graph.ends, torch.tensor(rest, dtype=graph.ends.dtype)).any(dim=1)
     ends = graph.ends[known]
+    n_possible = getattr(graph, "n_possible", 0) or len(ends)
     return Circuit(
         model=graph.model,
         labels=graph.labels,
@@ -451,7 +458,8 @@ def _all_edges(graph: EdgeGraph) -> Circuit:
         certificate=graph.certificate,
         rules=graph.rules,
         fingerprint=graph.fingerprint,
-        n_possible=getattr(graph, "n_possible", 0) or int(known.sum()),
+        kept=1.0 if len(ends) == n_possible else math.nan,
+        n_possible=n_possible,
     )
 
 

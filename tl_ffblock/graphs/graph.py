@@ -204,7 +204,7 @@ class Graph(Result):
     units: tuple[str, ...] = ()
     """Unit of each edge's size; empty if it is the target's."""
     kept: float = 1.0
-    """Sum of absolute weights of the kept edges, relative to all edges."""
+    """Sum of absolute weights of the kept edges, relative to all edges; NaN if only some edges were measured."""
     rules: str = "path"
     """Rules of the derivatives: "path", "patching" or "gradient"."""
     prompt: str = ""

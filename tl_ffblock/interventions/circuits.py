@@ -40,6 +40,8 @@ PositionEmbeddings: TypeAlias = Literal["ablated", "kept"]
 """Whether an ablated edge from the embeddings loses position embeddings too, or only token embeddings, as in EAP-IG."""
 _AT_ONCE = 128
 """Number of edges per batch of masks."""
+ABSOLUTE = "patched among random edges"
+"""`rules` of absolute effects, which do not say whether an edge supports the target."""
 
 
 @strict
@@ -332,7 +334,7 @@ def edge_patching(
                     change = pair.values(kept) - start
                     effects[chosen] += change.abs() / n_draws if n_draws else change
                     bar.step(len(chosen))
-            results.append(_effects(runs, pair, known, effects))
+            results.append(_effects(runs, pair, known, effects, ABSOLUTE if n_draws else "patched"))
     return results[0] if runs.single else results
 
 
@@ -406,7 +408,7 @@ def _numbers_of_path(full: Circuit, path: Sequence[tuple[str, str]]) -> list[tup
     return numbers
 
 
-def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"]) -> EdgeEffects:
+def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tensor, " edge"], rules: str) -> EdgeEffects:
     """Effects with labels. A component's value is the sum of its outgoing edges, an input's that of its incoming edges."""
     none = torch.zeros(len(edges.nodes), dtype=torch.float64)
     sent, received = (none.index_add(0, ends, effects.double()) for ends in edges.ends.T)
@@ -422,7 +424,7 @@ def _effects(runs: "_Pairs", pair: "_Pair", edges: Circuit, effects: Float[Tenso
         weights=effects[:, None],
         sizes=effects.abs(),
         certificate=_certificate(runs.edges, [pair.gaps]),
-        rules="patched",
+        rules=rules,
         corrupted=float(pair.corrupted_value),
         n_possible=int(runs.edges.possible.sum()),
         fingerprint=runs.edges.model.fingerprint,

@@ -166,7 +166,7 @@ class NumbersBlock:
 
     One of `rows` (name, value, attributions by position, sums as pairs of name and number) is an attribution. Several are tokens of a
     continuation, drawn as a matrix [target source]. `maps` are from `shares_map`. Each of `tables` has title, note and entries, and may
-    say that its numbers are not `signed`.
+    say that its numbers are not `signed`, or changes by a `removal`.
     `heading` and `facts` are the head of a page without other blocks.
     """
 
@@ -238,6 +238,8 @@ class GraphBlock:
     `meaning` explains lines and colours, `columns` are headings, `widths` explain units that are drawn as line widths. Without
     `targets` the slider compares sizes. The page opens with at most `shown` edges in addition to those that are always shown.
     `position` is the marked token, `start` the node in the centre of a picture that is larger than its frame; -1 means none.
+    `counts` are nodes and edges of the whole graph in words, `drawn` says which of them the page has. `n_edges` and `size` are the
+    number of all edges and the sum of their absolute weights, 0 if it is not known. `signed` and `removal` are those of `shares_map`.
     """
 
     heading: str
@@ -252,6 +254,12 @@ class GraphBlock:
     shown: int = 400
     position: int = -1
     start: int = -1
+    counts: str = ""
+    drawn: str = ""
+    n_edges: int = 0
+    size: float = 0.0
+    signed: bool = True
+    removal: bool = False
 
     def payload(self, _: PageText) -> DataBlock:
         """The block as values for JSON, rounded to six digits; NaN and infinity are null."""
@@ -397,6 +405,7 @@ def shares_map(
     details: Mapping[str, Any] | None = None,
     *,
     signed: bool = True,
+    removal: bool = False,
 ) -> dict[str, Any]:
     """A map of a `NumbersBlock`.
 
@@ -408,9 +417,10 @@ def shares_map(
         values: Numbers [row column].
         details: By "row,column": names and numbers of a cell's details.
         signed: Whether numbers can be negative; otherwise colours begin at zero.
+        removal: Whether numbers are changes of a target without a component. Negative ones are orange, because it supports the target.
     """
     named = {"title": title, "note": note, "row": rows[0], "column": columns[0], "rows": rows[1], "columns": columns[1]}
-    return named | {"values": values, "details": details or {}, "signed": signed}
+    return named | {"values": values, "details": details or {}, "signed": signed, "removal": removal}
 
 
 def graph_page(model: str, block: GraphBlock, tokens: tuple[str, ...], provenance: Mapping[str, str]) -> PageData:

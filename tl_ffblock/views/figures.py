@@ -39,8 +39,6 @@ from tl_ffblock.signatures import strict
 from tl_ffblock.views.registry import figure_of, page_of
 
 INK, GAIN, LOSS = "#003f5c", "#b35806", "#6a5fc0"
-# Colour scales end at this percentile of absolute values, so that they do not depend on one cell.
-PERCENTILE = 99
 DPI = 100
 # Colours of a PNG; with all colours it would be twice as large.
 COLOURS_OF_PNG = 128
@@ -58,7 +56,8 @@ WIDE = 5.0
 MAP_SHAPE = 0.8
 # Largest numbers of bars of a table, and of lines of one head.
 MOST_BARS, MOST_HEAD_LINES = 24, 300
-SIGNS = "Orange raises, violet lowers it."
+SIGNS = "Orange raises it, violet lowers it."
+REMOVALS = "Orange: the target falls, so this part supports it. Violet: it rises."
 # Largest number of labelled points of a scatter plot.
 MOST_NAMED = 8
 # Smallest vertical distance between labels of points, as a fraction of the axis; the horizontal one is four times as large.
@@ -247,8 +246,7 @@ def maps_figure(data: PageData, against: str | None = None, width: float | None 
         high = size * (MAP_SHAPE if len(panels) == 1 else len(rows) / len(run.tokens))
         _label(place.set_yticks, rows if left else [""] * len(rows), high)
         if number != 1:
-            both = numbers if number else np.concatenate([each for _, each, *_ in panels[:2]])
-            _scale(figure, image, both, bars[number], percent, points=two_ends)
+            _scale(figure, image, bars[number], percent, points=two_ends)
     layer = f"Layer {start.layer}: " if data.layered else ""
     unit = "share of the row's sum over other tokens" if percent else block.labels["unit"]
     said = f"{data.model}. Row: destination; column: source. Cell: {unit}."
@@ -309,7 +307,7 @@ def _all_heads_figure(data: PageData, block: MapsBlock, width: float | None) -> 
     place.set(xlabel="head", ylabel="layer")
     place.spines[:].set_visible(False)
     percent, points = bool(block.labels["shares"]), bool(block.labels["signed"])
-    _scale(figure, image, cells, {"ax": [place]}, percent, points=points)
+    _scale(figure, image, {"ax": [place]}, percent, points=points)
     said = f"{data.model}. Each small map: rows are destinations, columns sources. Cell: {block.labels['unit']}."
     return _framed(figure, f"All heads: {block.labels['title']}", said)
 
@@ -356,7 +354,7 @@ def heat_map(
     width: float | None = None,
     caption: str | None = None,
 ) -> Any:
-    """Heat map of a table of numbers as a Matplotlib figure. Colours end at the 99th percentile of absolute values; NaN is grey.
+    """Heat map of a table of numbers as a Matplotlib figure. Colours end at the largest absolute value; NaN is grey.
 
     Args:
         values: Numbers [row column], such as [layer head], [layer position] or [layer neuron]: a tensor, an array, or a pandas
@@ -386,16 +384,33 @@ def heat_map(
             f"{table.shape[1]}: expected one label per row and column."
         )
     cells = table.to_numpy(dtype=float)
+    two_ends = bool((cells < 0).any()) if signed is None else signed
+    named = {"row": row, "column": column, "rows": labels[0], "columns": labels[1]}
+    return map_figure(named | {"values": cells, "signed": two_ends}, title, caption, width, unit)
+
+
+def map_figure(
+    drawn: Mapping[str, Any], title: str | None, caption: str | None, width: float | None, unit: str = ""
+) -> Any:
+    """Heat map of a map of a `NumbersBlock`, in the page's colours.
+
+    Args:
+        drawn: A map of `shares_map`.
+        title: Text above the figure; None means none.
+        caption: Text below the figure; None means none.
+        width: Inches; None means one column of a paper.
+        unit: Label of the colour bar; of changes by a removal it says which end lowers the target.
+    """
+    cells, removal = _numbers(drawn["values"], 2), bool(drawn.get("removal"))
     wide, high = _inches(width, COLUMN), min(2.6, max(0.6, 0.11 * len(cells)))
-    names = [*map(str, labels[1])]
+    names = [*map(str, drawn["columns"])]
     turned = max(map(len, names)) > 2
     figure, place = axes(width=wide, height=high + 0.75 + turned * _room(names))
-    image = _image(place, cells, bool((cells < 0).any()) if signed is None else signed, _limit(cells))
-    _scale(figure, image, cells, {"ax": [place]}, False, unit)
-    place.set_ylabel(row)
-    place.set_xlabel(column)
+    image = _image(place, cells, bool(drawn.get("signed", True)), _limit(cells), removal=removal)
+    _scale(figure, image, {"ax": [place]}, False, "← lowers the target · raises it →" if removal else unit)
+    place.set(ylabel=drawn["row"], xlabel=drawn["column"])
     _label(place.set_xticks, names, wide - 0.5, rotation=90 if turned else 0)
-    _label(place.set_yticks, [*map(str, labels[0])], high)
+    _label(place.set_yticks, [*map(str, drawn["rows"])], high)
     return _framed(figure, title, caption)
 
 
@@ -531,7 +546,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     if block is None:
         return _taken_figure(data, width)
     streams = np.array(block["residual"])
-    limit = float(np.abs(streams).max()) or 1.0
+    limit = _limit(streams)
     heads = None if block["heads"] is None else np.array(block["heads"])
     panels: dict[str, Any] = {"columns": 2, "width_ratios": (3, 1)} if heads is not None else {}
     wide, high = _inches(width, 2 * COLUMN), min(4.0, max(1.6, 0.085 * len(streams)))
@@ -544,15 +559,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], high)
     place.set_title("attribution through each token", fontsize=7)
     if heads is not None:
-        # The scale ends at the largest head, as on the page: above a percentile, the few large heads would look alike.
-        _scale(
-            figure,
-            _image(grid[0][1], heads, True, float(np.abs(heads).max()) or 1.0),
-            heads,
-            {"ax": [grid[0][1]]},
-            False,
-            ticks=2,
-        )
+        _scale(figure, _image(grid[0][1], heads, True, _limit(heads)), {"ax": [grid[0][1]]}, False, ticks=2)
         _label(grid[0][1].set_xticks, [*map(str, range(heads.shape[1]))], wide * 0.2)
         grid[0][1].set_title("heads", fontsize=7)
         grid[0][1].tick_params(labelleft=False)
@@ -646,23 +653,23 @@ def _numbers_figure(data: NumbersBlock, page: PageData, width: float | None) -> 
             "note": "Each row is a token of the continuation, each column an earlier token.",
         }
     title = f"{data.heading}: {data.maps[0]['title'].lower()}" if data.maps else data.heading
-    named = {name: drawn[name] for name in ("rows", "columns", "row", "column")}
-    caption = f"{page.model}. {drawn['note']}"
-    signed = bool(drawn.get("signed", True))
-    return heat_map(drawn["values"], **named, title=title, signed=signed, width=width, caption=caption)
+    return map_figure(drawn, title, ". ".join(filter(None, [page.model, drawn["note"]])), width)
 
 
 def _bars_figure(data: NumbersBlock, width: float | None) -> Any:
-    """Bars of the largest entries of the first table."""
+    """Bars of the largest entries of the first table, in its order."""
     table: Mapping[str, Any] = data.tables[0] if data.tables else {"title": "", "note": "", "entries": []}
-    entries = table["entries"][:MOST_BARS]
+    places = sorted(range(len(table["entries"])), key=lambda at: -abs(table["entries"][at][1]))[:MOST_BARS]
+    entries, removal = [table["entries"][at] for at in sorted(places)], bool(table.get("removal"))
     figure, place = axes(width=_inches(width, COLUMN), height=0.4 + max(0.6, 0.16 * len(entries)))
-    inks = [LOSS if share < 0 else GAIN for _, share in entries]
+    inks = [_ink(share, removal) for _, share in entries]
     place.barh(range(len(entries)), [share for _, share in entries], color=inks)
     _label(place.set_yticks, [name for name, _ in entries], 9.0, longest=2 * LONGEST_LABEL)
     place.invert_yaxis()
     place.set_xlabel(table["title"])
-    return _framed(figure, data.heading, f"{data.facts}. {table['note']}")
+    cut = f" Bars: the {len(entries)} largest of these." if len(entries) < len(table["entries"]) else ""
+    signed = f" {signs(removal)}" if removal else ""
+    return _framed(figure, data.heading, f"{data.facts}. {table['note']}{cut}{signed}")
 
 
 def _graph_figure(data: GraphBlock, tokens: Sequence[str], model: str, width: float | None) -> Any:
@@ -682,7 +689,7 @@ def _graph_figure(data: GraphBlock, tokens: Sequence[str], model: str, width: fl
     figure, place = axes(width=wide, height=high + 0.4 + turned * _room([*labels.values(), ""]))
     strength = np.array([_weight(edge) for edge in edges])
     strength = strength / (strength.max(initial=0.0) or 1.0)
-    inks = [LOSS if edge.shares and edge.shares[0] < 0 else GAIN if edge.shares else INK for edge in edges]
+    inks = [_ink(edge.shares[0], data.removal) if edge.shares and data.signed else INK for edge in edges]
     look: dict[str, Any] = {"alpha": 0.1 + 0.9 * strength, "linewidths": 0.4 + 2.1 * strength} if edges else {}
     place.add_collection(LineCollection([(at[a], at[b]) for a, b in ends], colors=inks, **look))
     place.add_collection(LineCollection([(at[a], at[b]) for a, b in gaps], colors="0.5", linestyles=":", linewidths=1))
@@ -706,19 +713,25 @@ def _drawn_edges(data: GraphBlock) -> tuple[list[PageEdge], list[tuple[int, int]
 
     Where pruning left no such path, these are all edges.
     """
-    edges, total = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES], sum(map(_weight, data.edges)) or 1.0
-    gaps, which = _gaps(data, edges), "the largest"
+    edges, whole = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES], max(data.n_edges, len(data.edges))
+    gaps, which = _gaps(data, edges), ", the largest"
     if any(node.short.isdecimal() for node in data.nodes):
         there = _on_paths(data, [(edge.source, edge.target) for edge in edges] + gaps)
-        which = f"on {'' if there else 'no '}paths from tokens to the target"
+        which = f", on {'' if there else 'no '}paths from tokens to the target"
         edges = [edge for edge in edges if not there or {edge.source, edge.target} <= there]
         gaps = [pair for pair in gaps if not there or {*pair} <= there]
-    part = f" ({100 * sum(map(_weight, edges)) / total:.3g} % of their sizes)" if data.targets else ""
-    drawn = f"{len(edges)} of {len(data.edges)} edges{part}, {which}"
-    drawn = "all edges" if len(edges) == len(data.edges) and which == "the largest" else drawn
-    size = f"attribution of {data.targets[0].name}. {SIGNS}" if data.targets else "size in the edge's unit."
+    elif len(edges) == len(data.edges):
+        which = ""
+    drawn, page = (sum(map(_weight, those)) for those in (edges, data.edges))
+    part = f" ({100 * drawn / data.size:.3g} % of their size)" if data.size else ""
+    if not data.size and len(edges) < len(data.edges) and data.targets:
+        part = f" ({100 * drawn / (page or 1.0):.3g} % of the size of those on the page)"
+    lines = "all edges" if len(edges) == whole and not which else f"{len(edges):,} of {whole:,} edges{part}{which}"
+    of = f"of {data.targets[0].name}" if data.targets else ""
+    size = f"attribution {of}. {signs()}" if of else "size in the edge's unit."
+    size = f"change {of}. {signs(removal=True)}" if data.removal else size if data.signed else f"absolute effect {of}."
     dotted = " Dotted: the residual stream where its edges are pruned." if gaps else ""
-    return edges, gaps, f"Lines: {drawn}; width is the {size}{dotted}"
+    return edges, gaps, f"Lines: {lines}; width is the {size}{dotted}"
 
 
 def _gaps(data: GraphBlock, edges: Sequence[PageEdge]) -> list[tuple[int, int]]:
@@ -821,11 +834,30 @@ def _kind(predictor: str, effect: str) -> str:
     return "map of what is edited" if predictor in (effect, change_of(effect)) else "other maps"
 
 
-def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "auto", absent: str = "#e6e9ec") -> Any:
+def signs(removal: bool = False) -> str:
+    """Meaning of the colours of changes of a target, by a component or by its `removal`."""
+    return REMOVALS if removal else SIGNS
+
+
+def _ink(number: float, removal: bool = False) -> str:
+    """Colour of a number: orange supports the target, as negative changes by a `removal` say."""
+    return LOSS if (number > 0 if removal else number < 0) else GAIN
+
+
+def _image(
+    place: Any,
+    cells: Cells,
+    signed: bool,
+    limit: float,
+    aspect: str = "auto",
+    absent: str = "#e6e9ec",
+    *,
+    removal: bool = False,
+) -> Any:
     """Image of cells in the page's colours; NaN has the colour `absent`."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = [LOSS, "white", GAIN] if signed else ["white", INK]
+    colours = [_ink(-1, removal), "white", _ink(1, removal)] if signed else ["white", INK]
     colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad=absent)
     ends = {"vmin": -limit if signed else 0, "vmax": limit}
     return place.imshow(cells, cmap=colour_map, interpolation="nearest", aspect=aspect, **ends)
@@ -834,7 +866,6 @@ def _image(place: Any, cells: Cells, signed: bool, limit: float, aspect: str = "
 def _scale(
     figure: Any,
     image: Any,
-    cells: Cells,
     where: Mapping[str, Any],
     percent: bool,
     unit: str = "",
@@ -842,14 +873,11 @@ def _scale(
     *,
     points: bool = False,
 ) -> None:
-    """Draw a colour bar below the axes of an image, with pointed ends if cells are beyond them; differences of shares are in `points`."""
+    """Draw a colour bar below the axes of an image; differences of shares are in `points`."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    low, high = image.get_clim()
-    beyond = bool((np.abs(np.nan_to_num(cells)) > high).any())
-    extend = "both" if beyond and low < 0 else "max" if beyond else "neither"
     look: dict[str, Any] = {} if "cax" in where else {"shrink": 0.7, "aspect": 7 * figure.get_figwidth(), "pad": 0.02}
-    bar = figure.colorbar(image, **where, orientation="horizontal", extend=extend, ticks=MaxNLocator(ticks), **look)
+    bar = figure.colorbar(image, **where, orientation="horizontal", ticks=MaxNLocator(ticks), **look)
     if percent:
         bar.ax.xaxis.set_major_formatter(PercentFormatter(1, symbol="" if points else " %"))
         unit = "points" if points else unit
@@ -859,10 +887,8 @@ def _scale(
 
 
 def _limit(cells: Cells) -> float:
-    sizes = np.abs(cells[np.isfinite(cells)])
-    if len(sizes) == 0 or sizes.max() == 0:
-        return 1.0
-    return float(np.percentile(sizes, PERCENTILE)) or float(sizes.max())
+    """End of a colour scale: the largest absolute value, so that larger cells have darker ink."""
+    return float(np.abs(cells[np.isfinite(cells)]).max(initial=0.0)) or 1.0
 
 
 def _inches(width: float | None, usual: float) -> float:
@@ -928,7 +954,9 @@ def _room(labels: Sequence[str]) -> float:
 
 
 def _cut(label: str, longest: int = LONGEST_LABEL) -> str:
-    return label if len(label) <= longest else label[: longest - 1] + "…"
+    """A label in so many letters; the position after it, `@12`, stays whole."""
+    at = "".join(re.findall(r"@\d+$", label))
+    return label if len(label) <= longest else f"{label[: longest - 1 - len(at)]}…{at}"
 
 
 def _title(text: str) -> str:

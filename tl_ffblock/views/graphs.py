@@ -8,10 +8,10 @@ import numpy as np
 from tl_ffblock._version import __version__
 from tl_ffblock.errors import InputError
 from tl_ffblock.graphs.circuit import Circuit
-from tl_ffblock.graphs.edge_estimates import EdgeEstimates
+from tl_ffblock.graphs.edge_estimates import EdgeEstimates, EdgeGraph
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
-from tl_ffblock.interventions.circuits import EdgeEffects
+from tl_ffblock.interventions.circuits import ABSOLUTE, EdgeEffects
 from tl_ffblock.numerals import typographic_words
 from tl_ffblock.page import GraphBlock, PageBlock, PageData, PageEdge, PageNode, PageTarget, PageText, graph_page
 from tl_ffblock.results.tokens import shortened, visible
@@ -28,6 +28,7 @@ _LAYERED = (
     "positions, columns layers: the residual stream at a layer's input, then heads, the stream between, and the feed-forward. "
     "Patterns and norm scales are those of the forward pass: queries and keys have no paths."
 )
+_REMOVALS = " Orange: the target falls, so the edge supports it. Violet: it rises. Numbers are changes: orange ones are negative."
 _ESTIMATES = (
     "Estimated changes of the target if a receiver alone read a sender's output of the corrupted run (edge attribution patching). "
     "Columns are layers: inputs of heads, heads, feed-forwards."
@@ -37,7 +38,13 @@ _EFFECTS = (
     "Measured changes of the target if a receiver alone reads a sender's output of the corrupted run (path patching). Columns are "
     "layers: inputs of heads, heads, feed-forwards."
 )
-_CIRCUIT = "The edges of a circuit with the scores by which they were chosen. Columns are layers: inputs of heads, heads, feed-forwards."
+_CIRCUIT = (
+    "The edges of a circuit with the scores by which they were chosen. A score is the change of the target if the receiver reads the "
+    "sender's output of the corrupted run. Columns are layers: inputs of heads, heads, feed-forwards."
+)
+_UNSCORED = (
+    "The edges of a circuit. Width is the size of a score. Columns are layers: inputs of heads, heads, feed-forwards."
+)
 _TITLES = {
     "input": "layer input",
     "qkv": "q k v",
@@ -117,26 +124,20 @@ def _(graph: Any, maps: Any, _text: PageText, name: Callable[[str], str], _: Seq
 
 @page_of.register
 def _(graph: EdgeEstimates, *, keep: float = KEEP) -> PageData:
-    return _layered(graph.prune(keep), _ESTIMATES, fold=False)
+    return _layered(graph.prune(keep), _ESTIMATES, fold=False, whole=graph)
 
 
 @page_of.register
 def _(graph: EdgeEffects) -> PageData:
-    shown = graph.prune(1.0)
-    return _layered(
-        shown, _EFFECTS, fold=False, heading=f"Measured edges to {typographic_words(shown.targets[0].name)}"
-    )
+    heading = f"Measured edges to {typographic_words(graph.targets[0].name)}"
+    return _layered(graph, _EFFECTS, fold=False, heading=heading)
 
 
 @page_of.register
 def _(graph: Circuit) -> PageData:
-    shown = graph.prune(1.0)
-    return _layered(
-        shown,
-        _CIRCUIT,
-        fold=False,
-        heading=f"Circuit of {len(graph):,} edges for {typographic_words(shown.targets[0].name)}",
-    )
+    scored = f" for {typographic_words(graph.targets[0].name)}" if graph.targets else ""
+    meaning = _CIRCUIT if graph.targets else _UNSCORED
+    return _layered(graph, meaning, fold=False, heading=f"Circuit of {len(graph):,} edges{scored}")
 
 
 @page_of.register
@@ -170,8 +171,8 @@ def _(graph: FlowGraph) -> PageData:
     )
 
 
-def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageData:
-    """Page with one column per layer and kind, and one lane per position."""
+def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "", whole: Graph | None = None) -> PageData:
+    """Page with one column per layer and kind, and one lane per position; `whole` is the graph before it was pruned for the page."""
     folded = _stretches(graph) if fold else {}
     last = 1 + max(node.layer or 0 for node in graph.nodes)
     keys = [
@@ -182,6 +183,8 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageD
     columns = {key: column for column, key in enumerate(sorted({*keys}))}
     titles = {(-1, 0): "tokens", (last - 1, 0): "output", (last, 0): "target"}
     lanes = len(graph.labels) if any(node.position is not None for node in graph.nodes) else 0
+    changes = isinstance(graph, EdgeGraph) and bool(graph.targets)
+    signed = graph.rules != ABSOLUTE
     return _page(
         graph,
         [columns[key] for key in keys],
@@ -189,14 +192,37 @@ def _layered(graph: Graph, meaning: str, fold: bool, heading: str = "") -> PageD
         graph.weights.tolist(),
         [False] * len(graph.ends),
         folded,
+        whole=whole,
         heading=heading
         or f"Paths to {typographic_words(graph.targets[0].name)}, {_percent(graph.kept)} of all edges' sizes",
-        meaning=meaning + _FOLDED * bool(folded),
+        meaning=meaning + _REMOVALS * (changes and signed) + _FOLDED * bool(folded),
         columns=tuple(titles.get((layer, place), _HEADINGS[place].format(layer)) for layer, place in columns),
         lanes=lanes + 1,
-        certificate=f"{graph.certificate} · kept {_percent(graph.kept)} of the sizes of all edges; the others are in the cards",
-        widths={"share": "size of the share (square root)"},
+        certificate=str(graph.certificate),
+        widths={"share": f"size of the {'change' if changes else 'share'} (square root)"},
+        signed=signed,
+        removal=changes and signed,
     )
+
+
+def _extent(whole: Graph, n_nodes: int, edges: Sequence[PageEdge], folded: Mapping[int, int]) -> dict[str, Any]:
+    """Counts of the whole graph, as it prints them, and a sentence that says which of its nodes and edges are drawn."""
+    n_edges, n_all = len(whole.ends), max(len(whole.ends), getattr(whole, "n_possible", 0))
+    counts, of_nodes = f"{len(whole.nodes):,} nodes · {n_edges:,} edges", f"{n_nodes:,} of {len(whole.nodes):,} nodes"
+    drawn, size = sum(abs(edge.shares[0]) for edge in edges if edge.shares), 0.0
+    if isinstance(whole, Circuit):
+        size = drawn / whole.kept if 0 < whole.kept < 1 else 0.0
+        counts = f"{len(whole.components):,} components · {n_edges:,} of {n_all:,} edges"
+        of_nodes = f"{n_nodes:,} nodes: components, their inputs and the target"
+    elif isinstance(whole, EdgeGraph) and n_edges == n_all:
+        size = float(whole.weights[:, 0].abs().sum())
+    part = f", {_percent(drawn / size)} of their size" if 0 < drawn < (1 - 1e-6) * size else ""
+    words = [f"Drawn: {len(edges):,} of {n_all:,} edges{part}; {of_nodes}."]
+    if folded:
+        words.append(f"Folded into lines: {len(folded):,} nodes of the residual stream, and as many edges.")
+    if others := n_edges - len(edges) - len(folded):
+        words.append(f"The cards sum the other {others:,} edges.")
+    return {"counts": counts, "drawn": " ".join(words), "n_edges": n_all, "size": size}
 
 
 def _start(graph: Graph, shown: Sequence[int]) -> int:
@@ -215,6 +241,7 @@ def _page(
     weights: Sequence[Sequence[float]],
     always: Sequence[bool],
     folded: Mapping[int, int] | None = None,
+    whole: Graph | None = None,
     **texts: Any,
 ) -> PageData:
     """Page of the nodes and edges of a graph. Edges to and from pruned nodes are summed at the shown nodes.
@@ -226,29 +253,17 @@ def _page(
         weights: Weights of each edge, one per target, which the slider compares.
         always: Whether each edge is shown at every position of the slider.
         folded: For nodes that are not shown: the node from which their outgoing edge is drawn.
+        whole: The graph before it was pruned for the page; None means `graph`.
         **texts: Further fields of `GraphBlock`.
     """
     folded = folded or {}
-    there = (n for n, node in enumerate(graph.nodes) if node.kind != PRUNED and n not in folded)
+    used = {*graph.ends.flatten().tolist()} if isinstance(graph, EdgeGraph) else {*range(len(graph.nodes))}
+    there = (n for n, node in enumerate(graph.nodes) if node.kind != PRUNED and n in used and n not in folded)
     place = {number: at for at, number in enumerate(there)}
-    # Attributions that enter and leave each node along edges that are not on the page: [in or out, node, target].
-    hidden = np.zeros((2, len(graph.nodes), len(graph.targets)))
-    edges = []
-    for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
-        source = folded.get(edge.source, edge.source)
-        if edge.target in folded:  # into a stretch: added for its first node, less what leaves the stretch
-            hidden[1, edge.source] += edge.shares if edge.source in place else 0.0
-        elif source in place and edge.target in place:
-            if edge.source in folded:
-                hidden[1, source] -= edge.shares
-            ends = place[source], place[edge.target]
-            edges.append(PageEdge(*ends, edge.unit, edge.size, edge.shares, tuple(weight), always=fixed))
-        elif edge.source not in folded:
-            hidden[0, edge.target] += edge.shares
-            hidden[1, edge.source] += edge.shares
+    edges, hidden = _page_edges(graph, place, weights, always, folded)
     block = GraphBlock(
         nodes=tuple(_node(graph, number, column_of[number], lane_of[number], hidden[:, number]) for number in place),
-        edges=tuple(edges),
+        edges=edges,
         targets=tuple(
             PageTarget(
                 typographic_words(target.name), target.value, "" if target.token is None else visible(target.token)
@@ -256,10 +271,37 @@ def _page(
             for target in graph.targets
         ),
         start=_start(graph, list(place)),
+        **_extent(whole or graph, len(place), edges, folded),
         **texts,
     )
     tokens = tuple(visible(label) for label in graph.labels)
     return graph_page(graph.model, block, tokens, {"tl_ffblock": __version__, "rules": graph.rules})
+
+
+def _page_edges(
+    graph: Graph,
+    place: Mapping[int, int],
+    weights: Sequence[Sequence[float]],
+    always: Sequence[bool],
+    folded: Mapping[int, int],
+) -> tuple[tuple[PageEdge, ...], np.ndarray]:
+    """Edges between nodes on the page, and attributions that enter and leave each node along others [in or out, node, target]."""
+    n_targets, edges = len(graph.targets), list[PageEdge]()
+    hidden = np.zeros((2, len(graph.nodes), n_targets))
+    for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
+        shares = edge.shares[:n_targets]  # circuits without a target have scores
+        source = folded.get(edge.source, edge.source)
+        if edge.target in folded:  # into a stretch: added for its first node, less what leaves the stretch
+            hidden[1, edge.source] += shares if edge.source in place else 0.0
+        elif source in place and edge.target in place:
+            if edge.source in folded:
+                hidden[1, source] -= shares
+            ends = place[source], place[edge.target]
+            edges.append(PageEdge(*ends, edge.unit, edge.size, shares, tuple(weight)[:n_targets], always=fixed))
+        elif edge.source not in folded:
+            hidden[0, edge.target] += shares
+            hidden[1, edge.source] += shares
+    return tuple(edges), hidden
 
 
 def _stretches(graph: Graph) -> dict[int, int]:
@@ -285,7 +327,10 @@ def _stretches(graph: Graph) -> dict[int, int]:
 def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray) -> PageNode:
     node = graph.nodes[number]
     rest = np.array(node.rest_shares or (0.0,) * len(graph.targets)) + hidden[0]
-    common: dict[str, Any] = dict(column=column, lane=lane, shares=node.shares, own_shares=node.own_shares)
+    n_targets = len(graph.targets)
+    common: dict[str, Any] = dict(
+        column=column, lane=lane, shares=node.shares[:n_targets], own_shares=node.own_shares[:n_targets]
+    )
     common |= dict(rest_shares=tuple(rest.tolist()), short=_short(graph, node))
     left = [("outputs not on this page", float(hidden[1, 0]))] if hidden[1].any() else []
     if isinstance(node, FlowNode):
@@ -307,7 +352,7 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
     at = f" of {token} at {node.position}" if token else ""
     name = _WORDS.get(node.kind, node.name).format(**vars(node), token=token, at=at)
     label = token if node.kind in ("token", "resid", "resid_mid") else ""
-    facts = [("flows through", float(node.shares[0])), *left]
+    facts = [*(("flows through", share) for share in node.shares[:1]), *left]
     return PageNode(**common, says=(), name=name, label=label, facts=tuple(facts), unseen=int(hidden[0].any()))
 
 

@@ -1,8 +1,9 @@
 """Pages and figures of attributions, continuations, patching and knock-outs; tables of any other result."""
 
+import ast
 import re
-from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from tl_ffblock.interventions.activation_patching import ActivationPatching, Pat
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
 from tl_ffblock.interventions.sweeps import ContributionSweep
 from tl_ffblock.metrics import CENTRED_LOGIT
-from tl_ffblock.numerals import QUOTED, scientific, significant, typographic, typographic_words
+from tl_ffblock.numerals import scientific, significant, typographic, typographic_words
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
@@ -45,7 +46,7 @@ from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import shortened, special_positions, told_apart, visible, word_numbers
 from tl_ffblock.signatures import PLURAL, by_plural, in_plural, refuse_options, refuse_value
-from tl_ffblock.views.figures import headline_and_facts, heat_map, lines, page_figure, scatter
+from tl_ffblock.views.figures import headline_and_facts, heat_map, lines, map_figure, page_figure, scatter, signs
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
@@ -67,12 +68,17 @@ MOST_ROWS = 100
 NONE = -1
 # Columns that identify a component.
 PLACES = ("kind", "layer", "head", "neuron", "bias", "position", "query", "key", "channel", "scope")
+# Name of the remainder of a layer on pages of named positions, and what it consists of.
+OTHERS, REMAINDER = "others", "other positions, later biases and all else that the target has"
 # Results whose numbers may be summed over heads and positions; measured effects of patching may not.
 SUMMED = (Attribution, Averages, AverageShares, PatchingEstimates)
+# Columns of numbers that are names, which have no order.
+NUMBERED = ("head", "neuron", "memory")
 # Meaning of a cell, by class of the result; {} is the kind of component. Each kind has its own colour scale.
 NOTES: Mapping[type, str] = {
-    ActivationPatching: "Measured change of the target with {} replaced. Orange raises it, violet lowers it.",
-    PatchingEstimates: "Estimated change of the target if {} were the corrupted run's. Orange raises it, violet lowers it.",
+    ActivationPatching: "Measured change of the target with {} replaced.",
+    PatchingEstimates: "Estimated change of the target if {} were the corrupted run's.",
+    ContributionSweep: "Measured change of the metric with one contribution changed.",
 }
 MASKING = (
     (
@@ -136,8 +142,8 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
     if against is not None:
         names = (*run_names(result.labels, against.labels, (result.model, against.model)), "difference")
         pages = [attribution_page(one) for one in (result, against, result - against)]
-        kinds = tuple(pages[0].runs[0].blocks)
-        held = (dict(zip(kinds, page.runs[0].blocks.values(), strict=True)) for page in pages)
+        kinds = dict.fromkeys(kind for page in pages for kind in page.runs[0].blocks)
+        held = ({kind: page.runs[0].blocks.get(kind, NumbersBlock()) for kind in kinds} for page in pages)
         runs = tuple(
             PageRun(name, page.runs[0].tokens, blocks) for name, page, blocks in zip(names, pages, held, strict=True)
         )
@@ -207,13 +213,11 @@ def averages_page(result: Averages) -> PageData:
     flows, heads = result.kinds.get("residual"), result.kinds.get("head")
     if flows is None or not flows.targets or not flows.tokens:
         return table_page(result)
+    flows, named = _with_others(flows), flows.mean
     value, stream, n = float(np.mean(flows.targets)), flows.mean, len(flows.values)
     numbers = {
         "value": value,
-        "sums": [
-            ("these positions at the end", float(stream[-1].sum())),
-            ("the rest", value - float(stream[-1].sum())),
-        ],
+        "sums": [*zip(flows.tokens, stream[0].tolist(), strict=True)],
         "entering": stream[0],
         "residual": stream,
         "ends": [flows.interval.low, flows.interval.high] if n > 1 else None,
@@ -230,15 +234,36 @@ def averages_page(result: Averages) -> PageData:
         "rules": flows.rules,
         "method": _method(flows.rules),
         "complete": False,
+        "others": True,
         "certificate": "Each prompt's own attribution has a certificate; a mean has none.",
         "maps": "",
     }
     block = DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
     table = table_page(result)
     page = _target_page(
-        flows.model, tuple(flows.tokens), stream, {LOGIT: block, **table.runs[0].blocks}, table.heading, ""
+        flows.model, tuple(flows.tokens), named, {LOGIT: block, **table.runs[0].blocks}, table.heading, ""
     )
     return replace(page, text=replace(page.text, named=True, details=tuple(map(visible, flows.tokens.values()))))
+
+
+def _with_others(shares: AverageShares) -> AverageShares:
+    """The residual stream at named positions, and as a last position the remainder of each layer: all sum to the target.
+
+    Other results, and those without targets or named positions, stay as they are.
+    """
+    if shares.of != "residual" or not shares.targets or not shares.tokens:
+        return shares
+    name = OTHERS
+    while name in shares.tokens:
+        name = f"all-{name}"
+    targets = torch.tensor(shares.targets, dtype=shares.values.dtype)[:, None]
+    remaining = (targets - shares.values.sum(dim=-1))[..., None]
+    return replace(
+        shares,
+        values=torch.cat([shares.values, remaining], dim=-1),
+        places={**shares.places, "position": (*shares.places["position"], name)},
+        tokens={**shares.tokens, name: REMAINDER},
+    )
 
 
 @page_of.register
@@ -297,7 +322,7 @@ def knockout_page(result: AttentionKnockout) -> PageData:
     """Page of the target's change by each knock-out [window source]; details of a cell have its interval over prompts."""
     headline, facts = headline_and_facts(result)
     windows = tuple(f"{window[0]}-{window[-1]}" if len(window) > 1 else str(window[0]) for window in result.windows)
-    note = "Change of the target when attention to the source is blocked in these layers. Orange raises it, violet lowers it."
+    note = f"Change of the target when attention to the source is blocked in these layers. {signs(removal=True)}"
     ends = {"low": result.interval.low, "high": result.interval.high} if len(result.by_prompt) > 1 else {}
     details = {
         f"{row},{column}": [(name, float(end[row, column])) for name, end in ends.items()]
@@ -305,7 +330,8 @@ def knockout_page(result: AttentionKnockout) -> PageData:
         for column in range(len(result.sources))
         if ends
     }
-    shown = shares_map("Knockouts", note, ("layers", windows), ("source", result.sources), result.effect, details)
+    axes = ("layers", windows), ("source", result.sources)
+    shown = shares_map("Knockouts", note, *axes, result.effect, details, removal=True)
     return numbers_page(result.model, NumbersBlock(f"Attention knockout: {headline}", facts, maps=(shown,)))
 
 
@@ -384,7 +410,7 @@ def table_page(result: Result) -> PageData:
         heading=f"{_in_words(type(result))}: {headline}",
         facts=facts,
         maps=maps,
-        tables=() if value is None or maps else (_listed(frame, labels, value),),
+        tables=() if value is None or maps else (_listed(frame, labels, value) | {"removal": is_removal(result)},),
     )
     return numbers_page(str(getattr(result, "model", "")), block)
 
@@ -445,10 +471,7 @@ def result_figure(
         shown = {name: grid["values"].nansum(dim=1) for name, grid in grids.items() if kind in (None, name)}
         return lines(shown, title=f"{heading}\nsums over heads and positions", width=width)
     drawn, name = grids[kind], PLURAL.get(kind, kind)
-    grid = {axis: drawn[axis] for axis in ("rows", "columns", "row", "column")}
-    return heat_map(
-        drawn["values"], **grid, title=f"{heading}: {name}", signed=True, width=width, caption=drawn["note"]
-    )
+    return map_figure(drawn, f"{heading}: {name}", drawn["note"], width)
 
 
 def _kind(of: Any, kinds: Iterable[str]) -> Any:
@@ -560,24 +583,36 @@ def effects_panel(
         short, target = "if removed", result.metric
     else:
         refuse_other_run("patching is", maps.tokens, {"model": result.model, "fingerprint": result.fingerprint}, maps)
-        held = _of_components(result)
         estimated = isinstance(result, PatchingEstimates)
         removed = isinstance(result, ActivationPatching) and result.replacement != "run"
         short = "if removed" if removed else "if replaced, estimated" if estimated else "if replaced"
-        target = result.target if isinstance(result, PatchingEstimates) else result.targets[0]
+        targets = (result.target,) if isinstance(result, PatchingEstimates) else result.targets
+        if len(targets) > 1:  # each with a column of its own
+            return {
+                f"{name('effects')}.{number}": _effects_block(
+                    f"{short}: {typographic_words(target)}", target, _of_components(result, number)
+                )
+                for number, target in enumerate(targets)
+            }
+        held, target = _of_components(result), targets[0]
+    return {name("effects"): _effects_block(short, target, held)}
+
+
+def _effects_block(short: str, target: str, held: Mapping[str, Any]) -> DataBlock:
+    """Block of changes of one target; `short` is the heading of their column."""
     shown = rounded({kind: table["values"] for kind, table in held.items()}, SHOWN_DIGITS)
     tables = {kind: table | {"values": shown[kind]} for kind, table in held.items()}
     json = {"kind": "effects", "short": short, "target": typographic_words(target), "tables": tables}
-    return {name("effects"): DataBlock(json, 0.5 * 10.0 ** (1 - SHOWN_DIGITS))}
+    return DataBlock(json, 0.5 * 10.0 ** (1 - SHOWN_DIGITS))
 
 
-def _of_components(result: ActivationPatching | PatchingEstimates) -> dict[str, Any]:
-    """By kind of component: numbers of each axis, and changes of the target."""
+def _of_components(result: ActivationPatching | PatchingEstimates, target: int = 0) -> dict[str, Any]:
+    """By kind of component: numbers of each axis, and changes of one of the targets."""
     several = isinstance(result, ActivationPatching) and len(result.targets) > 1
     held: dict[str, Any] = {}
     for kind in ("residual", "head", "mlp"):
         if kind in result.values:
-            values = result.values[kind][0] if several else result.values[kind]
+            values = result.values[kind][target] if several else result.values[kind]
             layers = result.layers[kind] if isinstance(result, ActivationPatching) else range(len(values))
             heads = [range(values.shape[1])] if kind == "head" else []
             places = result.positions if isinstance(result, ActivationPatching) else range(len(result.labels))
@@ -699,11 +734,21 @@ def _largest_neurons(result: Attribution) -> Iterator[list[tuple[int, float]]]:
 def _question(result: Attribution) -> str:
     """Question of the page: "Why “ Mary” and not “ John”?" for logits of one or two tokens, else "What makes the target?"."""
     target, quantity = (name.removeprefix("difference of ") for name in (result.target, result.quantity))
-    words = [re.fullmatch(QUOTED, word) for word in re.split(r" - (?=['\"])", target.removeprefix(quantity).strip())]
-    asked = [f"“{visible(literal_eval(word[0]))}”" for word in words if word]
-    if len(asked) == len(words) <= 2 and quantity in ("logit", "logit difference", CENTRED_LOGIT):
+    asked = [f"“{visible(token)}”" for token in _quoted(target.removeprefix(quantity).strip())]
+    if asked and quantity in ("logit", "logit difference", CENTRED_LOGIT):
         return f"Why {' and not '.join(asked)}?{' Difference:' * (target != result.target)}"
     return f"What makes the {typographic_words(result.target)}?"
+
+
+def _quoted(words: str) -> list[str]:
+    """The one or two tokens of a target's name, `' Mary' - ' John'`, which are Python's literals; empty for other names."""
+    with suppress(SyntaxError, ValueError):
+        named = ast.parse(words, mode="eval").body
+        sides = [named.left, named.right] if isinstance(named, ast.BinOp) and isinstance(named.op, ast.Sub) else [named]
+        tokens = [side.value for side in sides if isinstance(side, ast.Constant) and isinstance(side.value, str)]
+        if len(tokens) == len(sides) and words == " - ".join(map(repr, tokens)):
+            return tokens
+    return []
 
 
 def _statement(result: Attribution) -> str:
@@ -847,11 +892,37 @@ def _numbers_of(result: Result) -> tuple[pd.DataFrame, list[str], str | None]:
             mlps = long_form(result.mlps, axes, result.labels).assign(kind="mlp", head=NONE)
             frame = pd.concat([frame, mlps], ignore_index=True)
         frame = frame[["kind", "layer", "head", "position", "token", "value"]]
+    elif isinstance(result, AverageShares | Averages):
+        frame = _means(result)
     else:
         frame = result.to_dataframe()
     numbers = [name for name in frame if pd.api.types.is_float_dtype(frame[name])]
     labels = [name for name in frame if name not in numbers and frame[name].nunique() > 1]
-    return frame, labels, next((n for n in ("value", "share", "rho") if n in numbers), numbers[0] if numbers else None)
+    if "position" in frame and not pd.api.types.is_integer_dtype(frame["position"]):  # tokens at a name may be alike
+        labels = [name for name in labels if name != "token"]
+    first = ("effect",) if isinstance(result, ContributionSweep) else ()
+    shown = (n for n in (*first, "value", "share", "rho") if n in numbers)
+    return frame, labels, next(shown, numbers[0] if numbers else None)
+
+
+def _means(result: AverageShares | Averages) -> pd.DataFrame:
+    """Table of means in the order of layers, heads and named positions, with the remainder of the residual stream."""
+    if isinstance(result, Averages):
+        kinds = {kind: _with_others(each) for kind, each in result.kinds.items()}
+        frame, names = Averages(kinds).to_dataframe(), [name for each in kinds.values() for name in each.tokens]
+    else:
+        frame, names = _with_others(result).to_dataframe(), [*_with_others(result).tokens]
+    axes = [axis for axis in ("kind", "layer", "head", "position") if axis in frame]
+    order = {axis: [*dict.fromkeys(frame[axis])] for axis in axes if axis == "kind"} | {
+        "position": [*dict.fromkeys(names)]
+    }
+    if not {"layer", "position"} & {*axes}:
+        return frame
+
+    def placed(column: pd.Series) -> pd.Series:
+        return column.map(order[str(column.name)].index) if order.get(str(column.name)) else column
+
+    return frame.sort_values(axes, key=placed, kind="stable", ignore_index=True)
 
 
 def _grids(result: Result) -> Iterator[dict[str, Any]]:
@@ -873,7 +944,10 @@ def _grids(result: Result) -> Iterator[dict[str, Any]]:
             names = [f"L{layer}H{head}" for layer, head in zip(group["layer"], group["head"], strict=True)]
             group, axes = group.assign(head=pd.Categorical(names, categories=dict.fromkeys(names))), axes[1:]
         if len(axes) == 2 and 1 < len(group) == group[axes[0]].nunique() * group[axes[1]].nunique():
-            grid = _grid(group, axes, value, str(kind), NOTES.get(type(result), "").format(KINDS.get(str(kind), kind)))
+            note = NOTES.get(type(result), "").format(KINDS.get(str(kind), kind))
+            removal = is_removal(result)
+            note = " ".join(filter(None, [note, signs(removal) if note or removal else ""]))
+            grid = _grid(group, axes, value, str(kind), note) | {"removal": removal}
             if kind == "residual" and axes[0] == "layer" and _has_end(result, frame):
                 grid["rows"][-1] = "end"
             yield grid
@@ -895,14 +969,17 @@ def _grid(frame: pd.DataFrame, labels: Sequence[str], value: str, title: str, no
     cells = frame.pivot(index=labels[0], columns=labels[1], values=value)
     values = torch.tensor(cells.to_numpy(dtype=float))
     shown = [[str(label) for label in held] for held in (cells.index, cells.columns)]
-    if labels[1] == "position" and "token" in frame:
+    if labels[1] == "position" and "token" in frame and pd.api.types.is_integer_dtype(frame["position"]):
         tokens = frame.drop_duplicates("position").set_index("position")["token"]
         shown[1] = [f"{visible(tokens[at])}@{at}" for at in cells.columns]
     return shares_map(title, note, (labels[0], shown[0]), (labels[1], shown[1]), values)
 
 
 def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str, Any]:
+    """A table of the largest numbers, in their order; rows along one axis, such as sizes or layers, in that of the axis."""
     known = frame.dropna(subset=value).sort_values(value, key=abs, ascending=False, kind="stable")[:MOST_ROWS]
+    if labels and labels[0] not in NUMBERED and pd.api.types.is_numeric_dtype(known[labels[0]]):
+        known = known.sort_values(labels[0], kind="stable") if known[labels[0]].is_unique else known
     name: Callable[[Any], str] = lambda row: ", ".join(  # noqa: E731
         visible(row[label]) if isinstance(row[label], str) else f"{label} {row[label]}"
         for label in labels
@@ -911,3 +988,14 @@ def _listed(frame: pd.DataFrame, labels: Sequence[str], value: str) -> dict[str,
     entries = [(name(row), float(row[value])) for row in known.to_dict("records")]
     note = "" if len(known) == len(frame) else f"The {len(known)} largest of {len(frame)}."
     return {"title": value, "note": note, "entries": entries}
+
+
+def is_removal(result: Result) -> bool:
+    """Whether numbers are changes of a target without a component: negative ones then say that it supports the target."""
+    if isinstance(result, Averages):
+        return all(map(is_removal, result.kinds.values()))
+    if isinstance(result, ActivationPatching):
+        return result.direction == "noising"
+    return isinstance(result, PatchingEstimates | AttentionKnockout) or (
+        isinstance(result, AverageShares) and not result.targets  # a mean of estimates
+    )

@@ -3,7 +3,7 @@
  * part is drawn ([first row, last row, first column, last column]), and how colours are scaled.
  */
 
-import { SHADES, shadeOf } from "./colours.js";
+import { SHADES, rampName, shadeOf } from "./colours.js";
 import { pixelsOf, placeOnScale } from "./shares.js";
 import { element, rectangle, svg } from "./svg.js";
 
@@ -20,10 +20,9 @@ export function paint(picture, palette, width, height, canvas = element("canvas"
   const context = canvas.getContext("2d");
   const image = context.createImageData(wide, high);
   const colours = new Uint32Array(image.data.buffer);
-  const signed = picture.scale === "signed";
   for (let at = 0; at < pixels.length; at++) {
     const value = pixels[at];
-    const shades = palette.shades[signed ? (value < 0 ? "loss" : "gain") : picture.scale];
+    const shades = palette.shades[rampName(value, picture.scale)];
     colours[at] = Number.isNaN(value) ? palette.outside : shades[Math.round(placeOnScale(value, picture.limit, picture.root) * SHADES)];
   }
   context.putImageData(image, 0, 0);

@@ -82,10 +82,20 @@ function newPalette(name) {
   return { ...theme, name, ramps, shades, outside: packedColour(hexToRgb(theme.out)) };
 }
 
-/** Which of a palette's ramps a value has; `scale` is "signed", "contribution" or "bias". */
-function rampName(value, scale) {
+/** Which of a palette's ramps a value has; `scale` is "signed", "removal", "contribution" or "bias". Orange supports the target, as a negative change by a removal says. */
+export function rampName(value, scale) {
+  if (scale === "removal") return value > 0 ? "loss" : "gain";
   return scale === "signed" ? (value < 0 ? "loss" : "gain") : scale;
 }
+
+/** The scale of numbers of a map, a table or a graph. */
+export function scaleOf({ signed = true, removal = false }) {
+  if (removal) return "removal";
+  return signed ? "signed" : "contribution";
+}
+
+/** The two ends of a scale of changes by a removal, in words. */
+export const REMOVAL_ENDS = ["lowers the target", "raises it"];
 
 /** The colour of a value on a scale that ends at `limit`: `rgb`, `hex`, and what is `readable` on it. */
 export function shadeOf(palette, value, limit, scale, root = 0) {

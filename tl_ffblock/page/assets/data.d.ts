@@ -74,6 +74,12 @@ export interface GraphBlock {
   shown: number;
   position: number;
   start: number;
+  counts: string;
+  drawn: string;
+  n_edges: number;
+  size: number;
+  signed: boolean;
+  removal: boolean;
 }
 
 /** a run as it is sent */

@@ -1,6 +1,6 @@
 /* The card of a node: its tokens, and the edges that sum to it. */
 
-import { plainNumber, signedNumber } from "./graph_words.js";
+import { plainNumber, shareWord, signedNumber } from "./graph_words.js";
 import { element } from "./svg.js";
 
 function cardRow(cells, action) {
@@ -31,7 +31,7 @@ function edgeTable(scene, title, edges, end, go, sums) {
   if (!edges.length && !sums.length) return [];
   const { data, target } = scene;
   const share = (shares) => (data.targets.length ? [signedNumber(shares[target])] : []);
-  const head = element("tr", {}, [element("th"), element("th", { textContent: "size" }), ...(data.targets.length ? [element("th", { textContent: "share" })] : [])]);
+  const head = element("tr", {}, [element("th"), element("th", { textContent: "size" }), ...(data.targets.length ? [element("th", { textContent: shareWord(data) })] : [])]);
   const MOST = 60;
   const rows = edges.slice(0, MOST).map((edge) => cardRow([nodeWords(data.nodes[edge[end]]), `${edge.unit in data.widths ? "" : `${edge.unit} `}${plainNumber(edge.size)}`, ...share(edge.shares)], () => go(edge[end])));
   const more = edges.length > MOST ? [cardRow([`and ${edges.length - MOST} more`, "", ""])] : [];
@@ -43,7 +43,7 @@ function factsTable(scene, node) {
   const rows = node.facts.map(([name, value]) => cardRow([name, plainNumber(value)]));
   if (data.targets.length) {
     const { token, name, value } = data.targets[target];
-    rows.push(cardRow([`share of ${name}`, `${signedNumber(node.shares[target])} of ${plainNumber(value)}`]));
+    rows.push(cardRow([`${shareWord(data)} of ${name}`, `${signedNumber(node.shares[target])} of ${plainNumber(value)}`]));
     if (token && node.ranks[target]) rows.push(cardRow([`rank of ${token}`, String(node.ranks[target])]), cardRow([`probability of ${token}`, plainNumber(node.probabilities[target])]));
   }
   return element("table", {}, rows);

@@ -16,7 +16,7 @@ export function shownAt(data, target, order, amount) {
   for (const index of edges) nodes.add(data.edges[index].source).add(data.edges[index].target);
   const sum = (list) => list.reduce((total, { weight }) => total + weight, 0);
   const all = sum(order);
-  return { edges, nodes, carried: all ? sum(order.slice(0, amount)) / all : 1 };
+  return { edges, nodes, carried: all ? sum(order.slice(0, amount)) / all : null };
 }
 
 /** Places of the shown nodes: columns side by side, lanes below each other, nodes of a column and lane stacked about its middle, but not far below its top. */

@@ -3,8 +3,9 @@
 import { nodeCard } from "./graph_card.js";
 import { fittedPlaces, largestSizes, ranked, shareLimit, shownAt } from "./graph_layout.js";
 import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
+import { REMOVAL_ENDS, scaleOf } from "./colours.js";
 import { cardOf, entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
-import { HIDDEN_EDGES, plainNumber, shownText, targetText } from "./graph_words.js";
+import { HIDDEN_EDGES, plainNumber, shareWord, shownText, targetText } from "./graph_words.js";
 import { largest } from "./shares.js";
 import { byId, element, svg } from "./svg.js";
 
@@ -77,14 +78,16 @@ function neighbourOf({ layout: { places }, shown }, chosen, key) {
 }
 
 function graphLegend(drawn) {
-  const { data, palette, limit, target } = drawn;
-  const inks = (sign) => [1, 0.75, 0.5, 0.25, 0.1, 1e-6].map((part) => shareInk(palette, sign * part * limit, limit));
+  const { data, limit, target } = drawn;
+  const inks = (sign) => [1, 0.75, 0.5, 0.25, 0.1, 1e-6].map((part) => shareInk(drawn, sign * part * limit));
   const swatch = element("span", { className: "ramp" });
-  swatch.style.background = `linear-gradient(to right, ${[...inks(-1), ...inks(1).reverse()].join(", ")})`;
+  swatch.style.background = `linear-gradient(to right, ${[...(data.signed === false ? [] : inks(-1)), ...inks(1).reverse()].join(", ")})`;
   const clarity = element("span", { className: "ramp" });
   clarity.style.background = `linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map((part) => entropyInk(drawn, part * drawn.flattest)).join(", ")})`;
   const beyond = data.nodes.some(({ shares }) => Math.abs(shares[target] ?? 0) > limit * 1.0001);
-  const share = data.targets.length ? [element("span", {}, [`share ${beyond ? "≤ " : ""}−${plainNumber(limit)}`, swatch, `${beyond ? "≥ " : ""}+${plainNumber(limit)}`])] : [];
+  const [low, high] = scaleOf(data) === "removal" ? REMOVAL_ENDS : [shareWord(data), ""];
+  const least = data.signed === false ? `${low} 0` : `${low} ${beyond ? "≤ " : ""}−${plainNumber(limit)}`;
+  const share = data.targets.length ? [element("span", {}, [least, swatch, `${beyond ? "≥ " : ""}+${plainNumber(limit)} ${high}`.trim()])] : [];
   const others = data.edges.some((edge) => !(edge.unit in data.widths)) ? [element("span", { textContent: "dashed: a number, not a width" })] : [];
   const inked = drawn.inks === "entropy" ? [element("span", {}, ["entropy of a node's tokens; an edge has that of its source: 0", clarity, `${plainNumber(drawn.flattest)} nats`])] : share;
   return [...inked, element("span", { textContent: `width: ${Object.values(data.widths).join("; ")}` }), ...others];
@@ -105,7 +108,7 @@ function graphControls({ data }, go) {
   };
   const target = choice("target", data.targets.map((each, index) => [index, targetText(each)]), "target", Number);
   const colours = [
-    ["share", data.targets.length ? "share of the target" : "nothing"], ...(data.targets.some(({ token }) => token) ? [["rank", "rank of the target's token (nodes)"]] : []),
+    ["share", data.targets.length ? `${shareWord(data)} of the target` : "nothing"], ...(data.targets.some(({ token }) => token) ? [["rank", "rank of the target's token (nodes)"]] : []),
     ...(data.nodes.some(({ entropy }) => entropy !== null) ? [["entropy", "entropy of the tokens"]] : []),
   ];
   const inks = choice("coloured by", colours.length > 1 ? colours : [], "inks", String);
@@ -263,12 +266,13 @@ export function graphTable(scene) {
   const lines = function* () {
     for (const { source, target, unit, size, shares } of data.edges) yield [data.nodes[source].name, data.nodes[target].name, unit, size, ...shares];
   };
-  return { head: ["source", "target", "unit", "size", ...data.targets.map(({ name }) => `share of ${name}`)], lines, count: data.edges.length };
+  return { head: ["source", "target", "unit", "size", ...data.targets.map(({ name }) => `${shareWord(data)} of ${name}`)], lines, count: data.edges.length };
 }
 
 /** What the head of a page of a graph alone says. */
 export function graphFacts(data) {
-  const { nodes, edges } = graphBlock(data, 0);
+  const { nodes, edges, counts } = graphBlock(data, 0);
   const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-  return `${data.model} · ${count(nodes.length, "node")} · ${count(edges.length, "edge")} · ${count(data.words.length, "token")}`;
+  const sizes = counts || `${count(nodes.length, "node")} · ${count(edges.length, "edge")}`;
+  return [data.model, sizes, ...(data.words.length ? [count(data.words.length, "token")] : [])].join(" · ");
 }

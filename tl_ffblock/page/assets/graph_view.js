@@ -1,6 +1,6 @@
 /* The picture of a graph: cards in columns, edges as bands. */
 
-import { SHADES, hexToRgb, readableOn } from "./colours.js";
+import { SHADES, hexToRgb, rampName, readableOn, scaleOf } from "./colours.js";
 import { CARD, widthOf } from "./graph_layout.js";
 import { signedNumber } from "./graph_words.js";
 import { FONT, SVG, fitText, rectangle, svg, text, textWidth } from "./svg.js";
@@ -15,10 +15,10 @@ export function cardOf({ nodes }) {
 }
 
 /** The colour of a share: the ramp's ink of its sign, full at the limit; grey where nothing of the target flows. */
-export function shareInk(palette, share, limit, least = 0) {
+export function shareInk({ data, palette, limit }, share, least = 0) {
   if (!share) return palette.line;
   const step = Math.round(SHADES * Math.max(least, Math.sqrt(Math.min(1, Math.abs(share) / limit))));
-  return palette.ramps[share > 0 ? "gain" : "loss"][step].hex;
+  return palette.ramps[rampName(share, scaleOf(data))][step].hex;
 }
 
 /** Rank 1 is dark, ranks beyond a hundred thousand pale; even steps of the logarithm. */
@@ -33,8 +33,8 @@ export function entropyInk({ palette, flattest }, entropy) {
 
 /** An edge has the entropy of the node that it leaves, unless it is a number. */
 export function edgeInk(scene, edge) {
-  const { data, palette, target, limit } = scene;
-  if (scene.inks !== "entropy") return data.targets.length ? shareInk(palette, edge.shares[target], limit, 0.22) : palette.line;
+  const { data, palette, target } = scene;
+  if (scene.inks !== "entropy") return data.targets.length ? shareInk(scene, edge.shares[target], 0.22) : palette.line;
   const { entropy } = data.nodes[edge.source];
   return entropy === null || !(edge.unit in data.widths) ? palette.line : entropyInk(scene, entropy);
 }
@@ -42,7 +42,7 @@ export function edgeInk(scene, edge) {
 export function nodeInk(scene, node) {
   if (scene.inks === "entropy") return node.entropy === null ? scene.palette.paper : entropyInk(scene, node.entropy);
   if (scene.inks === "rank" && scene.data.targets.length) return rankInk(scene.palette, node.ranks[scene.target]);
-  return node.shares.length && node.shares[scene.target] ? shareInk(scene.palette, node.shares[scene.target], scene.limit) : scene.palette.paper;
+  return node.shares.length && node.shares[scene.target] ? shareInk(scene, node.shares[scene.target]) : scene.palette.paper;
 }
 
 function edgeView(scene, index) {
@@ -65,7 +65,7 @@ function restView(scene, index) {
   if (!node.unseen) return [];
   const share = node.rest_shares[scene.target] || 0;
   const y = place.y + scene.layout.size.height - 5;
-  return [svg("path", { class: "graph-edge", d: `M${place.x - 14} ${y + 9}L${place.x} ${y}`, stroke: scene.inks === "entropy" ? scene.palette.line : shareInk(scene.palette, share, scene.limit, 0.22), "stroke-width": 2, "stroke-dasharray": "2 2" })];
+  return [svg("path", { class: "graph-edge", d: `M${place.x - 14} ${y + 9}L${place.x} ${y}`, stroke: scene.inks === "entropy" ? scene.palette.line : shareInk(scene, share, 0.22), "stroke-width": 2, "stroke-dasharray": "2 2" })];
 }
 
 function nodeView(scene, index) {

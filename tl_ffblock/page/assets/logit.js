@@ -231,7 +231,7 @@ export function logitShares(scene, layer) {
 /** What is selected beside a token, by its name, share and place: a neuron, else a head with its pair; null where neither is. */
 function selectedComponent(scene, block) {
   const { layer, neuron, to, from, list } = scene.selection;
-  const everywhere = `over ${block.ends ? "these" : "all"} positions`;
+  const everywhere = `over ${block.others ? "the named" : "all"} positions`;
   const [, ofNeuron] = logitNeurons(block, layer).find(([number]) => number === neuron) || [];
   if (ofNeuron !== undefined) return { name: `L${layer}N${neuron}`, share: ofNeuron, place: everywhere, more: "" };
   const head = logitHead(block, scene.selection);
@@ -267,7 +267,7 @@ function logitWhole(block) {
 /** That a layer's numbers sum up. */
 export function logitLaw(block, layer) {
   const { flowing, later, both } = logitSums(block, layer);
-  if (block.ends) return `At the input of layer ${layer}: these positions sum to ${formatChange(flowing, false)}; the remainder is of other positions and later biases.`;
+  if (block.others) return `At the input of layer ${layer}: named positions and others sum to ${formatNumber(flowing, 4)}.`;
   const sum = `At the input of layer ${layer}: all tokens ${formatChange(flowing, false, 4)}, later biases ${formatChange(later, false, 4)}`;
   return block.complete ? `${sum}, together ${formatNumber(both, 4)}${logitWhole(block) === "it" ? "" : `, ${logitWhole(block)}`}.` : `${sum}; these rules do not sum to the target.`;
 }
@@ -327,7 +327,7 @@ export function logitNote(scene, perPixel) {
   const ends = [`Colours end at ±${formatRough(limit, false)}${logitUnit(block)}${top > limit * 1.0001 ? ` (99th percentile; cells reach ${formatRough(top, false)})` : ""}.`];
   if (scene.selection.root) ends.push("Square-root scale.");
   if (block.ends) ends.push("Lines: 95 % intervals; hollow: the interval contains 0.");
-  if (block.heads) ends.push(`Heads, summed over ${block.ends ? "these" : "all"} positions, on their own scale: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`);
+  if (block.heads) ends.push(`Heads, summed over ${block.others ? "the named" : "all"} positions, on their own scale: ±${formatRough(largest(block.heads.map(largest)), false)}; later layers read earlier ones, so heads overlap, and their sum is not that of the tokens.`);
   if (scene.hidden.size) ends.push("Hidden tokens are left out of the picture, not of the sums.");
   return [LOGIT_INKS, ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }

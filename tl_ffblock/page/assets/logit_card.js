@@ -75,7 +75,7 @@ const KINDS = {
     words: "heads", entries: headEntries, order: "number", effect: "head",
     note: (scene, block) => {
       const atOne = effectsOf(scene.data).some(({ tables }) => tables.head && tables.head.axes.length > 2);
-      return `Heads of layer ${scene.selection.layer}, summed over ${block.ends ? "these" : "all"} positions${atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : ""}.`;
+      return `Heads of layer ${scene.selection.layer}, summed over ${block.others ? "the named" : "all"} positions${atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : ""}.`;
     },
   },
   edges: {

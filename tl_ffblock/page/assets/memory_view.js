@@ -62,14 +62,19 @@ function memoryChoice(data, selection, go) {
   return element("div", { className: "toggles" }, [select, element("span", { className: "note", textContent: `of ${cards[0][1].model}, over ${cards[0][1].corpus_texts} texts` })]);
 }
 
-/** The tokens that its value promotes and demotes. */
+/** The tokens that its value promotes and demotes, the other way round where the activation at the chosen token is negative. */
 function memoryValue(scene, card) {
   if (!card.value) return memoryPart("Tokens of its value", [memoryNote("The value cannot be read as tokens: the model has no trained head.")]);
   const { top, bottom, probability, reading, agreeing, followed } = card.value;
   const words = (tokens, label) => element("p", { className: "memory-words" }, [`${label} `, ...tokens.map((token) => element("span", { className: "chip" }, [element("bdi", { textContent: token })]))]);
   const by = reading === "direction" ? "with the unembedding alone" : "with the model's final norm and unembedding";
-  const agrees = followed ? ` It follows ${agreeing} of ${followed} top-activating examples.` : "";
-  return memoryPart("Tokens of its value", [words(top, "promotes"), words(bottom, "demotes"), memoryNote(`The value, read ${by}: the first token has a probability of ${formatPercent(probability)}.${agrees}`)]);
+  const agrees = followed ? ` It comes next in ${agreeing} of ${followed} top-activating examples.` : "";
+  const activation = card.text ? card.text.along[scene.selection.to] : 0;
+  const [promoted, demoted] = activation < 0 ? [bottom, top] : [top, bottom];
+  const pushed = top.slice(0, 2).map((token) => quotation(token)).join(" and ");
+  const turned = activation < 0 ? [memoryNote(`At ${quotation(card.text.tokens[scene.selection.to])} the activation is negative, ${formatChange(activation, false)}: the neuron pushes down ${pushed}, which its value promotes.`)] : [];
+  const first = `The value, read ${by}: its first token, ${quotation(top[0])}, has a probability of ${formatPercent(probability)}.`;
+  return memoryPart("Tokens of its value", [words(promoted, "promotes"), words(demoted, "demotes"), ...turned, memoryNote(first + agrees)]);
 }
 
 /** Its activation along the text of the page, token contributions to it, and its own contribution to the target. */

@@ -1,7 +1,7 @@
 /* Numbers by component: tokens in the colour of their contributions, maps of layers, tables. Of a continuation a row of the matrix opens the overview of its target. */
 
 import { paint } from "./cells.js";
-import { shadeOf } from "./colours.js";
+import { REMOVAL_ENDS, rampName, scaleOf, shadeOf } from "./colours.js";
 import { formatChange, formatNumber } from "./numbers.js";
 import { overviewOf } from "./logit.js";
 import { MANY_TOKENS, largest, limitOf } from "./shares.js";
@@ -40,17 +40,20 @@ function limitsOf(maps) {
   return new Map(maps.map(({ note }) => [note, endOf(maps.filter((map) => map.note === note).flatMap(({ values }) => values))]));
 }
 
-/** The scale of a map or a text, from loss to gain, of numbers that are not negative from zero; `most` is the largest size, where that is beyond its end. */
-function scaleView(palette, limit, most = limit, signed = true) {
+/** The colours of a map or a text, from one sign to the other, of numbers that are not negative from zero; `most` is the largest size, where that is beyond its end. */
+function scaleView(palette, limit, most = limit, scale = "signed") {
+  const signed = scale !== "contribution";
   const canvas = element("canvas", { width: 121, height: 1 });
   const pen = canvas.getContext("2d");
   for (let x = 0; x < 121; x++) {
-    pen.fillStyle = (signed ? inkOf(palette, (x - 60) / 60, 1) : shadeOf(palette, x / 120, 1, "contribution")).hex;
+    pen.fillStyle = shadeOf(palette, signed ? (x - 60) / 60 : x / 120, 1, scale).hex;
     pen.fillRect(x, 0, 1, 1);
   }
   canvas.setAttribute("aria-hidden", "true");
   const beyond = most > limit * 1.0001 ? [element("span", { textContent: `(99th percentile; cells reach ${formatNumber(most)})` })] : [];
-  return element("div", { className: "share-scale" }, [signed ? `−${formatNumber(limit)}` : "0", canvas, signed ? `+${formatNumber(limit)}` : formatNumber(limit), ...beyond]);
+  const [low, high] = scale === "removal" ? REMOVAL_ENDS : ["", ""];
+  const ends = signed ? [`${low} −${formatNumber(limit)}`, `+${formatNumber(limit)} ${high}`] : ["0", formatNumber(limit)];
+  return element("div", { className: "share-scale" }, [ends[0].trim(), canvas, ends[1].trim(), ...beyond]);
 }
 
 /** The text, each token with its share. */
@@ -61,9 +64,10 @@ function tokensView(palette, tokens, shares) {
 }
 
 /** A map's cells, as pictures are painted from. */
-function sharePicture({ values, signed = true }, limit) {
+function sharePicture(map, limit) {
+  const { values } = map;
   const [rows, columns] = [values.length, values[0].length];
-  return { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: signed ? "signed" : "contribution", limit, root: 0 };
+  return { cells: Float32Array.from(values.flat()), nColumns: columns, window: [0, rows - 1, 0, columns - 1], scale: scaleOf(map), limit, root: 0 };
 }
 
 /** Which of many labels have room: every first, second, fifth, tenth ... */
@@ -152,7 +156,7 @@ function shareMap(palette, map, limit, width, pick) {
   });
   const host = element("div", { className: "share-map" }, [drawing]);
   host.addEventListener("scroll", () => names.setAttribute("transform", `translate(${host.scrollLeft})`)); // names of rows stay in sight
-  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)), map.signed)]);
+  return element("div", {}, [host, said, scaleView(palette, limit, largest(map.values.map(largest)), scaleOf(map))]);
 }
 
 /** Names with their shares and bars of their sizes. */
@@ -162,10 +166,11 @@ function shareTable(palette, table) {
   const lines = entries.map(([name, share]) => {
     const bar = element("span", { className: "share-bar" });
     bar.style.width = `${limit ? Math.round(60 * Math.abs(share) / limit) : 0}px`;
-    bar.style.background = palette[table.signed === false ? "contribution" : share < 0 ? "loss" : "gain"];
+    bar.style.background = palette[rampName(share, scaleOf(table))];
     return element("tr", {}, [element("td", {}, [element("bdi", { textContent: name })]), element("td", {}, [bar]), element("td", { textContent: saidOf(table, share) })]);
   });
-  const remark = note ? [element("p", { className: "note", textContent: note })] : [];
+  const said = [note, ...(table.removal ? [`Orange ${REMOVAL_ENDS[0]}, violet ${REMOVAL_ENDS[1]}.`] : [])].filter(Boolean).join(" ");
+  const remark = said ? [element("p", { className: "note", textContent: said })] : [];
   return element("section", { className: "share-table" }, [element("h2", { textContent: title }), ...remark, element("table", {}, lines)]);
 }
 
@@ -229,8 +234,9 @@ export function numbersView(scene, go, width) {
 }
 
 export function numbersWords({ data, selection }) {
-  const { heading, facts } = numbersBlock(data, selection.run);
-  return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note: "", exact: false, method: "", file: ["numbers"] };
+  const { heading, facts, maps } = numbersBlock(data, selection.run);
+  const note = maps.some(({ removal }) => removal) ? `Orange ${REMOVAL_ENDS[0]}, violet ${REMOVAL_ENDS[1]}.` : "";
+  return { headline: heading, meaning: "", place: "", shown: facts || data.heading, remark: "", note, exact: false, method: "", file: ["numbers"] };
 }
 
 /** All maps below each other, for a file; null where there are only tables. */

@@ -11,7 +11,7 @@ import { connectExports, markExports } from "./exports.js";
 import { gridFields, gridFigure, gridTable, gridView, gridWords } from "./grid_view.js";
 import { headsFigure, headsTable, headsWords } from "./heads_figure.js";
 import { hasHeads, headBlock, headKeysOf, headKeysShown, headsFields, headsView } from "./heads_view.js";
-import { chosenLogit, hasLogit, logitTable, logitUnit, mapsQuestion } from "./logit.js";
+import { chosenLogit, hasLogit, logitBlocks, logitTable, logitUnit, mapsQuestion } from "./logit.js";
 import { listedKind, logitCard } from "./logit_card.js";
 import { MAPS_VIEW_FIELDS, mapsFigure, mapsView } from "./maps_view.js";
 import { memoryCards, memoryView, memoryWords } from "./memory_view.js";
@@ -99,8 +99,9 @@ function drawHeader(data) {
 function factsOf(data, asked) {
   if (!hasMaps(data) && !hasLogit(data)) return hasGraph(data) ? graphFacts(data) : numbersBlock(data, 0).facts;
   const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
+  const labels = data.words.length - (logitBlocks(data, 0).some(([, { others }]) => others) ? 1 : 0);
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  return [data.model, ...(asked ? [] : [data.heading]), ...(data.layered ? [plural(data.layers.length, "layer")] : []), `${plural(data.words.length, data.named ? "named position" : "token")}${rows}`].join(" · ");
+  return [data.model, ...(asked ? [] : [data.heading]), ...(data.layered ? [plural(data.layers.length, "layer")] : []), `${plural(labels, data.named ? "named position" : "token")}${rows}`].join(" · ");
 }
 
 /** The question that the page answers where it has a target, else the text that the run in sight has read; as heading and as the window's title. */

@@ -36,6 +36,7 @@ _VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "in
 _NEXT = {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
 _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
 _LLAMA4 = {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}
+_JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("MambaForCausalLM", "MambaConfig", _TINY, "state-space, recurrent"),
@@ -50,8 +51,9 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"0\.5 .* Attn \+ resid_pre = Atb"),
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
-    ("Glm4MoeForCausalLM", "Glm4MoeConfig", {**_SMALL, **_EXPERTS, "first_k_dense_replace": 1}, "sum over experts"),
-    ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
+    ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "layer 0: the router Llama4Router is not of a known form"),
+    ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
+    ("BitNetForCausalLM", "BitNetConfig", tiny._GQA, "pattern x value W_O"),
 ]
 # fmt: on
 

@@ -283,11 +283,15 @@ class BoundLayer:
         mlp, prefix = self.block.mlp, self.name("mlp")
         if self.api != "TransformerBridge":
             return {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
-        if not isinstance(self._router, nn.Module):
+        router = self._router
+        if not isinstance(router, nn.Module):
             raise UnsupportedModelError(
                 f"{self.where}: {type(mlp.original_component).__name__} has no router at `gate` or `router`, so router weights are not "
                 "known."
             )
+        with weights_on_device(router):
+            like = next(router.parameters())
+            self._routed(like.new_zeros(1, int(self.hooked.cfg.d_model)))
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
         return {"routed": f"{prefix}.hook_in", **shared}
 

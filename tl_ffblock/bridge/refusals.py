@@ -165,6 +165,9 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     attention = {base.__name__ for base in type(block.attn).__mro__} if "attn" in children else set()
     if any("MLA" in name for name in attention):
         yield "multi-head latent attention (MLA) has no values per head at a HookPoint; its contributions cannot be certified."
+    experts = getattr(getattr(block, "mlp", None), "original_component", None)
+    if hasattr(experts, "router") and not hasattr(experts, "experts"):
+        yield f"its mixture of experts ({type(experts).__name__}) has no module `experts`, so their weights are not known."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "

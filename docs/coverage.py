@@ -79,7 +79,7 @@ _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 # Further rows of an architecture: options of published checkpoints with a form of their own.
-_VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "GraniteForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeHybridForCausalLM": {"position_embedding_type=None": {"position_embedding_type": None}},
@@ -222,15 +222,15 @@ def _bridge_and_logits(architecture: str, dtype: Any, changes: Mapping[str, Any]
 def _sentence(error: Exception, architecture: str) -> str:
     """The reason in an error's first sentence, without names of the model and errors of rounding."""
     text = " ".join(str(error).split()).split("; ")[0]
-    text = re.sub(rf"^(external )?\(?{architecture}\)?[:,]? |this does not hold on the cached tensors: ", "", text)
-    text = re.sub(r" \(relative error [^)]*\)", "", text)
-    return re.split(r"\.(?: |$)", text)[0]
+    text = re.sub(rf"^(external )?\(?{architecture}\)?[:,]? ", "", text)
+    text = re.split(r"\.(?: |$)", re.sub(r" \(relative error [^)]*\)", "", text))[0]
+    return re.sub("this does not hold on the cached tensors: (.*)", r"\1 does not hold", text)
 
 
 def rows(names: Iterable[str]) -> Iterator[tuple[str, str, Row]]:
     """Architecture, option and row of each, from a process of its own."""
     for name in names:
-        for option, changes in {"": {}, **_VARIANTS.get(name, {})}.items():
+        for option, changes in {"": {}, **OPTIONS.get(name, {})}.items():
             yield name, option, _in_process(name, changes)
 
 

@@ -72,9 +72,9 @@ def test_refused_with_the_reason(architecture: str, config: str, entries: dict[s
     )  # listed: an IdentityError
 
 
-@pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan", "gpt_oss"])
+@pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan"])
 def test_what_transformer_lens_3_runs_wrongly(family: str) -> None:
-    """Its bridge of these is another model than Hugging Face's, or hides the router: refused, with the version that helps."""
+    """Its bridge of these is another model than Hugging Face's: refused, with the version that helps."""
     if not TL_3:
         pytest.skip("TransformerLens 4 knows the option")
     with pytest.raises(NotImplementedError, match=r"TransformerLens 4"):

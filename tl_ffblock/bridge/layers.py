@@ -429,9 +429,12 @@ class BoundLayer:
         """Weights of the experts by Hugging Face's own router, zero for those that it does not choose."""
         original, router = self.block.mlp.original_component, self._router
         # Some routers are called with a bias of their block (MiniMax-M2, LFM2-MoE, AFMoE), AFMoE's with all axes.
-        of_block = [getattr(original, name) for name in [*signature(router.forward).parameters][1:]]
-        with weights_on_device(router), torch.no_grad():
-            found = router(x[None] if type(router).__name__.startswith("Afmoe") else x, *of_block)
+        further = [each for each in [*signature(router.forward).parameters.values()][1:] if each.kind != each.VAR_KEYWORD]
+        of_block = {each.name: getattr(original, each.name) for each in further if hasattr(original, each.name)}
+        found = None
+        if all(each.name in of_block or each.default is not each.empty for each in further):
+            with weights_on_device(router), torch.no_grad():
+                found = router(x[None] if type(router).__name__.startswith("Afmoe") else x, **of_block)
         if not isinstance(found, tuple) or len(found) != 3 or found[1].shape != found[2].shape:
             raise UnsupportedModelError(
                 f"{self.where}: the router {type(router).__name__} is not of a known form, so router weights are not known. Expected "

@@ -96,7 +96,7 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
     (
         lambda model, *_: bool(_option(model.cfg, "use_attention_sinks")) and hasattr(model.blocks[0].mlp, "experts"),
         "{architecture} as a HookedTransformer is not supported: its clamped experts have no known form there. Use a "
-        "TransformerBridge on TransformerLens 4.",
+        "TransformerBridge.",
     ),
 )
 # Modules of layers that mix tokens without an attention pattern.

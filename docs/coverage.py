@@ -52,10 +52,23 @@ _SIZES: Mapping[str, Any] = {
     **dict.fromkeys(("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), 1),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len", "context_length"), 48),
     **dict.fromkeys(("vocab_size", "vocab_size_per_layer_input"), 64),
-    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
-    **{"q_lora_rank": 16, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "sliding_window": 4},
-    **{"linear_num_key_heads": 2, "linear_num_value_heads": 4, "mamba_d_state": 8, "mamba_d_ssm": 64, "state_size": 8},
-    **{"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_chunk_size": 8, "chunk_size": 8},
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 12,
+    "qk_rope_head_dim": 4,
+    "sliding_window": 4,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "mamba_d_state": 8,
+    "mamba_d_ssm": 64,
+    "state_size": 8,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 8,
+    "chunk_size": 8,
 }
 _DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _KINDS = ("layer_types", "mlp_layer_types", "layers_block_type")
@@ -74,8 +87,15 @@ _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "NemotronHForCausalLM": {"mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "ssm_state_size": 8},
     "RecurrentGemmaForCausalLM": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 4},
     "Zamba2ForCausalLM": {
-        "attention_hidden_size": 64, "attention_head_dim": 16, "num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_headdim": 16,
-        "layers_block_type": ["linear_attention", "hybrid"], "hybrid_layer_ids": [1], "adapter_rank": 4, "kv_channels": 8,
+        "attention_hidden_size": 64,
+        "attention_head_dim": 16,
+        "num_key_value_heads": 4,
+        "n_mamba_heads": 4,
+        "mamba_headdim": 16,
+        "layers_block_type": ["linear_attention", "hybrid"],
+        "hybrid_layer_ids": [1],
+        "adapter_rank": 4,
+        "kv_channels": 8,
     },
 }
 # Further rows of an architecture: options of published checkpoints with a form of their own.
@@ -111,7 +131,7 @@ def tiny_config(config_class: Any, changes: Mapping[str, Any]) -> Any:
     return config_class(**{**entries, **changes})
 
 
-class _Stop(Exception):
+class _NotExactError(Exception):
     """A row that is not exact: its status and reason."""
 
 
@@ -142,12 +162,12 @@ def row_of(architecture: str, changes: Mapping[str, Any]) -> Row:
             name = str(dtype).removeprefix("torch.")
             try:
                 row |= _measured(architecture, dtype, changes)
-            except _Stop as stop:
-                if name == "float32" or stop.args[0] != "cannot be built":
+            except _NotExactError as found:
+                if name == "float32" or found.args[0] != "cannot be built":
                     raise
-                row[name] = stop.args[1]  # Hugging Face's own model does not run in float64
-    except _Stop as stop:
-        return dict(zip(("status", "reason"), stop.args, strict=True))
+                row[name] = found.args[1]  # Hugging Face's own model does not run in float64
+    except _NotExactError as found:
+        return dict(zip(("status", "reason"), found.args, strict=True))
     return row
 
 
@@ -156,20 +176,20 @@ def _refuse_other_kinds(architecture: str) -> None:
 
     model_class = getattr(transformers, _CLASSES.get(architecture, architecture), None)
     if model_class is None and architecture != _NATIVE:
-        raise _Stop("cannot be built", "transformers has no such class; its code comes with a checkpoint")
+        raise _NotExactError("cannot be built", "transformers has no such class; its code comes with a checkpoint")
     config = None if model_class is None else model_class.config_class()
     if getattr(config, "is_encoder_decoder", False):
-        raise _Stop("not text in one stack", "an encoder-decoder")
+        raise _NotExactError("not text in one stack", "an encoder-decoder")
     inputs = [name for name in ("vision", "audio", "vq") if hasattr(config, f"{name}_config")]
     if inputs or getattr(model_class, "main_input_name", "input_ids") != "input_ids":
-        raise _Stop("not text in one stack", "it reads images or sounds")
+        raise _NotExactError("not text in one stack", "it reads images or sounds")
 
 
 def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
     """Errors of maps and of an attribution in one dtype.
 
     Raises:
-        _Stop: with status and reason if they cannot be measured.
+        _NotExactError: with status and reason if they cannot be measured.
     """
     import torch
 
@@ -182,7 +202,7 @@ def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
         target = int(expected[-1].argmax())
         attribution = ffb.attribute(bridge, tokens, target, of=(), progress=False)
     except ffb.FFBlockError as error:
-        raise _Stop("refused", _sentence(error, architecture)) from error
+        raise _NotExactError("refused", _sentence(error, architecture)) from error
     total = float(attribution.token_attributions.sum()) + sum(map(float, attribution.biases.values()))
     errors = {
         "maps": max(float(maps.completeness[scope].max()) for scope in maps.scopes),
@@ -206,16 +226,18 @@ def _bridge_and_logits(architecture: str, dtype: Any, changes: Mapping[str, Any]
         with torch.no_grad():
             expected = reference(tokens[None]).logits[0]
     except Exception as error:
-        raise _Stop("cannot be built", _sentence(error, architecture)) from error
+        raise _NotExactError("cannot be built", _sentence(error, architecture)) from error
     try:
         bridge = build_bridge_from_module(model, architecture, hf_config=model.config).eval()
         with torch.no_grad():
             logits = bridge(tokens[None])[0]
     except Exception as error:
-        raise _Stop("bridge wrong", f"{type(error).__name__}: {_sentence(error, architecture)}") from error
+        raise _NotExactError("bridge wrong", f"{type(error).__name__}: {_sentence(error, architecture)}") from error
     size = (expected - expected.mean(dim=-1, keepdim=True)).norm()
     if not float((logits - expected).norm() / size) <= TOLERANCE[str(dtype).removeprefix("torch.")]:
-        raise _Stop("bridge wrong", f"largest difference of logits {float((logits - expected).abs().max()):.1g}")
+        raise _NotExactError(
+            "bridge wrong", f"largest difference of logits {float((logits - expected).abs().max()):.1g}"
+        )
     return bridge, expected
 
 
@@ -241,7 +263,9 @@ def _in_process(name: str, changes: Mapping[str, Any]) -> Row:
     process.start()
     sender.close()
     try:
-        row: Row = receiver.recv() if receiver.poll(SECONDS) else {"status": "fault", "reason": f"over {SECONDS} seconds"}
+        row: Row = (
+            receiver.recv() if receiver.poll(SECONDS) else {"status": "fault", "reason": f"over {SECONDS} seconds"}
+        )
     except EOFError:
         row = {"status": "fault", "reason": "its process ended"}
     process.kill()
@@ -305,7 +329,9 @@ _ERRORS = ("maps, float32", "maps, float64", "logit, float32", "logit, float64")
 
 def _errors(row: Row) -> list[str]:
     found = [row[dtype] for dtype in TOLERANCE]
-    held = [[scientific(each[what], 1) if isinstance(each, dict) else "–" for each in found] for what in ("maps", "logit")]
+    held = [
+        [scientific(each[what], 1) if isinstance(each, dict) else "–" for each in found] for what in ("maps", "logit")
+    ]
     return [f"`{row['order']}`", *held[0], *held[1]]
 
 

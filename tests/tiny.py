@@ -119,7 +119,9 @@ _LIST = (
         dict(n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, n_group=2, **_GQA, **_WIDE_HEAD),
     ),
     Family("minimax_m2", "MiniMaxM2ForCausalLM", "MiniMaxM2Config", {**_MIXTRAL, **_WIDE_HEAD}),
-    Family("phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"),
+    Family(
+        "phimoe", "PhimoeForCausalLM", "PhimoeConfig", dict(router_jitter_noise=0.4, **_MIXTRAL), "PhiMoEForCausalLM"
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),

@@ -38,7 +38,9 @@ def test_the_last_layers_heads_and_neurons_are_direct_logit_attribution() -> Non
     assert not result.neurons(-1)[:-1].any()
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "mixtral", "granite", "ernie4_5_moe", "glm4_moe", "minimax_m2"])
+@pytest.mark.parametrize(
+    "family", ["gpt2", "llama", "gemma2", "bert", "mixtral", "granite", "ernie4_5_moe", "glm4_moe", "minimax_m2"]
+)
 def test_gradient_is_autograds(family: str) -> None:
     """Gradient x input of the residual stream and of neurons, by autograd through the model as it is."""
     model, tokens = double(family), tiny.tokens(family, N)

@@ -63,11 +63,15 @@ def test_the_stored_table_has_every_architecture() -> None:
     assert {row["status"] for _, row in rows} <= set(coverage.STATUSES)
     for name, row in rows:
         errors = [row[dtype] for dtype in coverage.TOLERANCE if dtype in row]
-        assert (len(errors) == 2 and row["order"] in get_args(Order)) if row["status"] == "exact" else row["reason"], name
+        assert (len(errors) == 2 and row["order"] in get_args(Order)) if row["status"] == "exact" else row["reason"], (
+            name
+        )
         for error in errors:
             assert isinstance(error, str) or max(error.values()) < COMPLETE_FLOAT32 / 10, name
     listed = {architecture for family in FAMILIES for architecture in family.architectures} & set(found)
-    assert {name for name in listed if found[name][""]["status"] != "exact"} <= ({*TL_3_WRONG} if cases.TL_3 else {"CodeGenForCausalLM"})
+    assert {name for name in listed if found[name][""]["status"] != "exact"} <= (
+        {*TL_3_WRONG} if cases.TL_3 else {"CodeGenForCausalLM"}
+    )
 
 
 TL_3_WRONG = ("CohereForCausalLM", "Cohere2ForCausalLM", "HunYuanDenseV1ForCausalLM")
@@ -77,7 +81,13 @@ TL_3_WRONG = ("CohereForCausalLM", "Cohere2ForCausalLM", "HunYuanDenseV1ForCausa
     "architecture",
     [
         *("GlmForCausalLM", "Gemma1ForCausalLM", "DeepseekV3ForCausalLM", "BitNetForCausalLM", "BambaForCausalLM"),
-        *("BaichuanForCausalLM", "ViTModel", "T5WithLMHeadModel", "GraniteMoeHybridForCausalLM", "TransformerLensNative"),
+        *(
+            "BaichuanForCausalLM",
+            "ViTModel",
+            "T5WithLMHeadModel",
+            "GraniteMoeHybridForCausalLM",
+            "TransformerLensNative",
+        ),
     ],
 )
 def test_a_stored_row_is_measured_again(architecture: str) -> None:
@@ -97,7 +107,9 @@ def test_a_bridge_of_another_model_is_not_called_exact(monkeypatch: pytest.Monke
     assert row["status"] == "bridge wrong" and "largest difference of logits" in row["reason"]
     assert coverage.build is built
     multiplied = {"residual_multiplier": 0.5}
-    assert coverage.row_of("GraniteForCausalLM", multiplied)["reason"].startswith("layer 0: branches are multiplied by 0.5")
+    assert coverage.row_of("GraniteForCausalLM", multiplied)["reason"].startswith(
+        "layer 0: branches are multiplied by 0.5"
+    )
 
 
 @pytest.mark.slow

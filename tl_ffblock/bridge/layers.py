@@ -281,8 +281,10 @@ class BoundLayer:
             UnsupportedModelError: if the router is of no known form.
         """
         mlp, prefix = self.block.mlp, self.name("mlp")
+        shown = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
         if self.api != "TransformerBridge":
-            return {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
+            return shown
+        shown = shown if all(name in self.hook_points for name in shown.values()) else {}
         router = self._router
         if not isinstance(router, nn.Module):
             raise UnsupportedModelError(
@@ -293,7 +295,7 @@ class BoundLayer:
             like = next(router.parameters())
             self._routed(like.new_zeros(1, int(self.hooked.cfg.d_model)))
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
-        return {"routed": f"{prefix}.hook_in", **shared}
+        return {"routed": f"{prefix}.hook_in", **shown, **shared}
 
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
@@ -429,7 +431,9 @@ class BoundLayer:
         """Weights of the experts by Hugging Face's own router, zero for those that it does not choose."""
         original, router = self.block.mlp.original_component, self._router
         # Some routers are called with a bias of their block (MiniMax-M2, LFM2-MoE, AFMoE), AFMoE's with all axes.
-        further = [each for each in [*signature(router.forward).parameters.values()][1:] if each.kind != each.VAR_KEYWORD]
+        further = [
+            each for each in [*signature(router.forward).parameters.values()][1:] if each.kind != each.VAR_KEYWORD
+        ]
         of_block = {each.name: getattr(original, each.name) for each in further if hasattr(original, each.name)}
         found = None
         if all(each.name in of_block or each.default is not each.empty for each in further):
@@ -441,8 +445,13 @@ class BoundLayer:
                 "one that returns logits, weights and numbers of the chosen experts."
             )
         logits, weights, chosen = found
-        weights = weights * float(getattr(original, "routed_scaling_factor", 1.0))  # Laguna's, of the sum over experts
-        return weights.new_zeros(logits.shape).scatter(-1, chosen.long(), weights)
+        return weights.new_zeros(logits.shape).scatter_add(-1, chosen.long(), weights * self._scale_of_routed)
+
+    @property
+    def _scale_of_routed(self) -> float:
+        """Factor of the sum over experts, without the shared one (Laguna)."""
+        original = getattr(self.block.mlp, "original_component", None)
+        return float(getattr(original, "routed_scaling_factor", 1.0))
 
     @property
     def _normalises_routing(self) -> bool:
@@ -464,15 +473,16 @@ class BoundLayer:
         Args:
             tensors: Tensors of the sites in `routing_names`.
         """
-        if "routed" in tensors:
+        # Granite-MoE's bridge (TransformerLens 4.3) has the router's logits in the place of the chosen experts' numbers.
+        if "chosen" in tensors and not tensors["chosen"].is_floating_point():
+            probabilities, chosen = tensors["probabilities"], tensors["chosen"].long()
+            weights = probabilities.gather(-1, chosen) * self._scale_of_routed
+            if self.api != "TransformerBridge" and self._normalises_routing:
+                weights = weights / weights.sum(dim=-1, keepdim=True)
+            routing = torch.zeros_like(probabilities).scatter_add(-1, chosen, weights)
+        elif "routed" in tensors:
             x = tensors["routed"]
             routing = self._routed(x.detach().reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
-        elif "probabilities" in tensors:
-            probabilities, chosen = tensors["probabilities"], tensors["chosen"].long()
-            weights = probabilities.gather(-1, chosen)
-            if self._normalises_routing:
-                weights = weights / weights.sum(dim=-1, keepdim=True)
-            routing = torch.zeros_like(probabilities).scatter(-1, chosen, weights)
         else:
             return None
         if "shared" in tensors:

@@ -269,7 +269,9 @@ def _others(owner: nn.Module) -> dict[str, nn.Module | None]:
     if fused is not None:
         found[fused] = getattr(original, fused, None)
     expert = shared_expert(original)
-    return found | {f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT if expert is not None}
+    return found | {
+        f"shared_expert.{name}": getattr(expert, name, None) for name in SHARED_EXPERT if expert is not None
+    }
 
 
 @cache

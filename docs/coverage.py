@@ -99,7 +99,7 @@ _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 # Further rows of an architecture: options of published checkpoints with a form of their own.
-_VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "GraniteForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeHybridForCausalLM": {"position_embedding_type=None": {"position_embedding_type": None}},
@@ -131,7 +131,7 @@ def tiny_config(config_class: Any, changes: Mapping[str, Any]) -> Any:
     return config_class(**{**entries, **changes})
 
 
-class _Stop(Exception):
+class _NotExactError(Exception):
     """A row that is not exact: its status and reason."""
 
 
@@ -162,12 +162,12 @@ def row_of(architecture: str, changes: Mapping[str, Any]) -> Row:
             name = str(dtype).removeprefix("torch.")
             try:
                 row |= _measured(architecture, dtype, changes)
-            except _Stop as stop:
-                if name == "float32" or stop.args[0] != "cannot be built":
+            except _NotExactError as found:
+                if name == "float32" or found.args[0] != "cannot be built":
                     raise
-                row[name] = stop.args[1]  # Hugging Face's own model does not run in float64
-    except _Stop as stop:
-        return dict(zip(("status", "reason"), stop.args, strict=True))
+                row[name] = found.args[1]  # Hugging Face's own model does not run in float64
+    except _NotExactError as found:
+        return dict(zip(("status", "reason"), found.args, strict=True))
     return row
 
 
@@ -176,20 +176,20 @@ def _refuse_other_kinds(architecture: str) -> None:
 
     model_class = getattr(transformers, _CLASSES.get(architecture, architecture), None)
     if model_class is None and architecture != _NATIVE:
-        raise _Stop("cannot be built", "transformers has no such class; its code comes with a checkpoint")
+        raise _NotExactError("cannot be built", "transformers has no such class; its code comes with a checkpoint")
     config = None if model_class is None else model_class.config_class()
     if getattr(config, "is_encoder_decoder", False):
-        raise _Stop("not text in one stack", "an encoder-decoder")
+        raise _NotExactError("not text in one stack", "an encoder-decoder")
     inputs = [name for name in ("vision", "audio", "vq") if hasattr(config, f"{name}_config")]
     if inputs or getattr(model_class, "main_input_name", "input_ids") != "input_ids":
-        raise _Stop("not text in one stack", "it reads images or sounds")
+        raise _NotExactError("not text in one stack", "it reads images or sounds")
 
 
 def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
     """Errors of maps and of an attribution in one dtype.
 
     Raises:
-        _Stop: with status and reason if they cannot be measured.
+        _NotExactError: with status and reason if they cannot be measured.
     """
     import torch
 
@@ -202,7 +202,7 @@ def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
         target = int(expected[-1].argmax())
         attribution = ffb.attribute(bridge, tokens, target, of=(), progress=False)
     except ffb.FFBlockError as error:
-        raise _Stop("refused", _sentence(error, architecture)) from error
+        raise _NotExactError("refused", _sentence(error, architecture)) from error
     total = float(attribution.token_attributions.sum()) + sum(map(float, attribution.biases.values()))
     errors = {
         "maps": max(float(maps.completeness[scope].max()) for scope in maps.scopes),
@@ -226,31 +226,33 @@ def _bridge_and_logits(architecture: str, dtype: Any, changes: Mapping[str, Any]
         with torch.no_grad():
             expected = reference(tokens[None]).logits[0]
     except Exception as error:
-        raise _Stop("cannot be built", _sentence(error, architecture)) from error
+        raise _NotExactError("cannot be built", _sentence(error, architecture)) from error
     try:
         bridge = build_bridge_from_module(model, architecture, hf_config=model.config).eval()
         with torch.no_grad():
             logits = bridge(tokens[None])[0]
     except Exception as error:
-        raise _Stop("bridge wrong", f"{type(error).__name__}: {_sentence(error, architecture)}") from error
+        raise _NotExactError("bridge wrong", f"{type(error).__name__}: {_sentence(error, architecture)}") from error
     size = (expected - expected.mean(dim=-1, keepdim=True)).norm()
     if not float((logits - expected).norm() / size) <= TOLERANCE[str(dtype).removeprefix("torch.")]:
-        raise _Stop("bridge wrong", f"largest difference of logits {float((logits - expected).abs().max()):.1g}")
+        raise _NotExactError(
+            "bridge wrong", f"largest difference of logits {float((logits - expected).abs().max()):.1g}"
+        )
     return bridge, expected
 
 
 def _sentence(error: Exception, architecture: str) -> str:
     """The reason in an error's first sentence, without names of the model and errors of rounding."""
     text = " ".join(str(error).split()).split("; ")[0]
-    text = re.sub(rf"^(external )?\(?{architecture}\)?[:,]? |this does not hold on the cached tensors: ", "", text)
-    text = re.sub(r" \(relative error [^)]*\)", "", text)
-    return re.split(r"\.(?: |$)", text)[0]
+    text = re.sub(rf"^(external )?\(?{architecture}\)?[:,]? ", "", text)
+    text = re.split(r"\.(?: |$)", re.sub(r" \(relative error [^)]*\)", "", text))[0]
+    return re.sub("this does not hold on the cached tensors: (.*)", r"\1 does not hold", text)
 
 
 def rows(names: Iterable[str]) -> Iterator[tuple[str, str, Row]]:
     """Architecture, option and row of each, from a process of its own."""
     for name in names:
-        for option, changes in {"": {}, **_VARIANTS.get(name, {})}.items():
+        for option, changes in {"": {}, **OPTIONS.get(name, {})}.items():
             yield name, option, _in_process(name, changes)
 
 

@@ -36,7 +36,6 @@ ORDERS = ("gpt2", "llama", "gemma2", "gpt_neox", "olmo2", "bert")
 """Those of them that a law needs which knows nothing of experts."""
 SINCE_4 = {
     "roberta": "it has no bridge for RoBERTa",
-    "gpt_oss": "its router has no HookPoint",
     "hunyuan": "its bridge normalises queries and keys in the wrong place",
     "cohere": "its bridge rotates queries and keys in the wrong order",
     "cohere2": "its bridge rotates queries and keys in the wrong order",

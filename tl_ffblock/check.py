@@ -199,7 +199,7 @@ def _of_layer(run: Run, record: LayerRecord) -> list[Finding]:
         for name, error in identities(record):
             findings.append(Finding("identity", name, record.layer, error))
         norms = contribution_norms(record, run.settings, scopes, products=run.model.memory.products)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, FFBlockError):
             raise
         broken = f"shapes of tensors and weights agree ({error})"

@@ -2,19 +2,25 @@
 
 import json
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pandas as pd
 import pytest
 import torch
 from scipy import stats
 
+from docs import coverage
 from tests import cases, tiny
 from tests.tolerances import COMPLETE_FLOAT32
 from tl_ffblock.bridge.families import FAMILIES
+from tl_ffblock.layer.scopes import Order
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -40,6 +46,83 @@ def test_every_family_is_in_the_table_of_models(script_of: Callable[[str], Modul
     rows = [row for result in results for row in result["families"].values()]
     assert {row["family"].split(",")[0] for row in rows if "family" in row} == {family.name for family in FAMILIES}
     assert all(error < COMPLETE_FLOAT32 for row in rows for error in row.get("completeness", {}).values())
+
+
+def stored_rows() -> dict[str, dict[str, coverage.Row]]:
+    """Rows of the installed TransformerLens, with the newest transformers that was measured."""
+    lens = version("transformer-lens")
+    return next(file["architectures"] for file in coverage.stored() if file["packages"]["transformer-lens"] == lens)
+
+
+def test_the_stored_table_has_every_architecture() -> None:
+    """Of the installed TransformerLens; none is a fault of this package, and every family of its table is exact or refused by name."""
+    factory = import_module("transformer_lens.factories.architecture_adapter_factory")
+    found = stored_rows()
+    assert list(found) == list(factory.SUPPORTED_ARCHITECTURES)
+    rows = [(name, row) for name, options in found.items() for row in options.values()]
+    assert {row["status"] for _, row in rows} <= set(coverage.STATUSES)
+    for name, row in rows:
+        errors = [row[dtype] for dtype in coverage.TOLERANCE if dtype in row]
+        assert (len(errors) == 2 and row["order"] in get_args(Order)) if row["status"] == "exact" else row["reason"], (
+            name
+        )
+        for error in errors:
+            assert isinstance(error, str) or max(error.values()) < COMPLETE_FLOAT32 / 10, name
+    listed = {architecture for family in FAMILIES for architecture in family.architectures} & set(found)
+    assert {name for name in listed if found[name][""]["status"] != "exact"} <= (
+        {*TL_3_WRONG} if cases.TL_3 else {"CodeGenForCausalLM"}
+    )
+
+
+TL_3_WRONG = ("CohereForCausalLM", "Cohere2ForCausalLM", "HunYuanDenseV1ForCausalLM")
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        *("GlmForCausalLM", "Gemma1ForCausalLM", "DeepseekV3ForCausalLM", "BitNetForCausalLM", "BambaForCausalLM"),
+        *(
+            "BaichuanForCausalLM",
+            "ViTModel",
+            "T5WithLMHeadModel",
+            "GraniteMoeHybridForCausalLM",
+            "TransformerLensNative",
+        ),
+    ],
+)
+def test_a_stored_row_is_measured_again(architecture: str) -> None:
+    """A sample with every status: the same status, reason and kinds of numbers."""
+    for option, row in stored_rows()[architecture].items():
+        changes = coverage.OPTIONS.get(architecture, {}).get(option, {})
+        found = coverage.row_of(architecture, changes)
+        assert {**found, **dict.fromkeys(coverage.TOLERANCE)} == {**row, **dict.fromkeys(coverage.TOLERANCE)}
+
+
+def test_a_bridge_of_another_model_is_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Hugging Face model of the comparison has other weights, or a map lacks a thousandth."""
+    built, seeds = coverage.build, iter((0, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(coverage, "build", lambda *args: tiny.hf_model("llama", seed=next(seeds), dtype=args[1]))
+        row = coverage.row_of("LlamaForCausalLM", {})
+    assert row["status"] == "bridge wrong" and "largest difference of logits" in row["reason"]
+    assert coverage.build is built
+    multiplied = {"residual_multiplier": 0.5}
+    assert coverage.row_of("GraniteForCausalLM", multiplied)["reason"].startswith(
+        "layer 0: branches are multiplied by 0.5"
+    )
+
+
+@pytest.mark.slow
+def test_rows_are_measured_in_processes_of_their_own() -> None:
+    """One that ends its process is a fault of its own row; the next is measured."""
+    code = (
+        "import os; from docs import coverage; real = coverage.row_of; "
+        "coverage.row_of = lambda name, changes: os._exit(1) if name == 'ViTModel' else real(name, changes); "
+        "coverage.main('ViTModel', 'DeiTModel')"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    first, second = (line for line in answer.stdout.splitlines() if line.startswith(("ViT", "DeiT")))
+    assert "its process ended" in first and "reads images or sounds" in second
 
 
 def test_every_timed_method_computes_the_same_shares(script_of: Callable[[str], ModuleType]) -> None:

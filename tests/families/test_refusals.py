@@ -36,6 +36,7 @@ _VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "in
 _NEXT = {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
 _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
 _LLAMA4 = {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}
+_JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("MambaForCausalLM", "MambaConfig", _TINY, "state-space, recurrent"),
@@ -50,6 +51,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
     ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
+    ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
+    ("BitNetForCausalLM", "BitNetConfig", tiny._GQA, "pattern x value W_O"),
 ]
 # fmt: on
 
@@ -68,9 +71,9 @@ def test_refused_with_the_reason(architecture: str, config: str, entries: dict[s
     )  # listed: an IdentityError
 
 
-@pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan", "gpt_oss"])
+@pytest.mark.parametrize("family", ["cohere", "cohere2", "hunyuan"])
 def test_what_transformer_lens_3_runs_wrongly(family: str) -> None:
-    """Its bridge of these is another model than Hugging Face's, or hides the router: refused, with the version that helps."""
+    """Its bridge of these is another model than Hugging Face's: refused, with the version that helps."""
     if not TL_3:
         pytest.skip("TransformerLens 4 knows the option")
     with pytest.raises(NotImplementedError, match=r"TransformerLens 4"):

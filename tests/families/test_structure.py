@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import bridge_of, model_of, wrapped
+from tests.cases import TL_3, bridge_of, model_of, wrapped
 from tests.tolerances import ALGEBRA, COMPLETE_FLOAT32
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.model import identify
@@ -178,7 +178,7 @@ def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(family: 
     assert ffb.contribution_maps(model, tokens).worst_completeness()[0] < COMPLETE_FLOAT32 / 10
 
 
-EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe")
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe", "ernie4_5_moe", "glm4_moe", "granite_moe")
 
 
 @pytest.mark.usefixtures("float64_throughout")
@@ -205,6 +205,31 @@ def test_experts_sum_to_the_contribution(family: str, edited: bool) -> None:
     for scope in some.scopes:
         torch.testing.assert_close(some.experts[scope], maps.experts[scope][:, [0, -2, -1]])
     assert some.token_maps("AtbLnFf", experts=True).channels == some.experts.channels
+
+
+@pytest.mark.skipif(TL_3, reason="TransformerLens 3 has no HookPoint of router weights")
+@pytest.mark.parametrize("family", ["mixtral", "qwen2_moe", "glm4_moe", "minimax_m2", "phimoe", "gpt_oss"])
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("hook_expert_weights", lambda weights, hook: 0.5 * weights),
+        ("hook_expert_weights", lambda weights, hook: weights.flip(-1)),
+        ("hook_expert_indices", lambda chosen, hook: torch.zeros_like(chosen)),
+    ],
+    ids=["half", "other experts", "one expert twice"],
+)
+def test_edited_router_weights_are_those_of_the_run(family: str, name: str, edit: Any) -> None:
+    """Contributions and bias have no remainder, and tokens and biases sum to the edited model's logit."""
+    model, tokens = model_of(family), tiny.tokens(family, 7)
+    hooks = [(f"blocks.1.mlp.{name}", edit)]
+    with torch.no_grad():
+        plain, edited = model(tokens[None])[0, -1, 7], model.run_with_hooks(tokens[None], fwd_hooks=hooks)[0, -1, 7]
+    assert (plain - edited).abs() > 1e-2
+    maps = ffb.contribution_maps(model, tokens, fwd_hooks=hooks)
+    assert not any(maps.remainder[scope].any() for scope in maps.scopes)
+    shares = ffb.attribute(model, tokens, 7, of=(), progress=False, fwd_hooks=hooks)
+    total = shares.token_attributions.sum() + sum(shares.biases.values())
+    torch.testing.assert_close(float(total), float(edited), rtol=COMPLETE_FLOAT32, atol=COMPLETE_FLOAT32)
 
 
 @pytest.mark.usefixtures("float64_throughout")

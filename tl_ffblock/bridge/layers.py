@@ -367,10 +367,11 @@ class BoundLayer:
         """
         original, router = self.block.mlp.original_component, self._router
         # Routers of MiniMax-M2, LFM2-MoE and AFMoE are called with a bias of their block, AFMoE's with all axes.
-        of_block = [getattr(original, name, None) for name in list(signature(router.forward).parameters)[1:]]
+        further = list(signature(router.forward).parameters)[1:]
+        of_block = {name: getattr(original, name) for name in further if hasattr(original, name)}
         rows = x.detach().reshape(-1, x.shape[-1]).to(next(router.parameters()).dtype)
         with weights_on_device(router):
-            found = router(rows[None] if type(router).__name__.startswith("Afmoe") else rows, *of_block)
+            found = router(rows[None] if type(router).__name__.startswith("Afmoe") else rows, **of_block)
         if not isinstance(found, tuple) or len(found) != 3 or found[1].shape != found[2].shape:
             raise UnsupportedModelError(
                 f"{self.where}: router weights do not follow from a cache, since its router {type(router).__name__} is not of a known "

@@ -96,7 +96,7 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
     (
         lambda model, *_: bool(_option(model.cfg, "use_attention_sinks")) and hasattr(model.blocks[0].mlp, "experts"),
         "{architecture} as a HookedTransformer is not supported: its clamped experts have no known form there. Use a "
-        "TransformerBridge on TransformerLens 4.",
+        "TransformerBridge.",
     ),
 )
 _FORMER_DISABLE = "gradient_checkpointing_disable"
@@ -193,6 +193,9 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
         )
     if "mlp" not in children and not attn_only:
         yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
+    experts = getattr(getattr(block, "mlp", None), "original_component", None)
+    if hasattr(experts, "router") and not hasattr(experts, "experts"):
+        yield f"its mixture of experts ({type(experts).__name__}) has no module `experts`, so their weights are not known."
     if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
         yield (
             f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "

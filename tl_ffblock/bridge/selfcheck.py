@@ -61,7 +61,7 @@ def check_once(model: Model, record: LayerRecord, rtol: float) -> None:
             if not error <= rtol:
                 refuse_nan(model, record)
                 raise _contradiction(model, record.layer, f"{identity} (relative error {error:.1e} > {rtol:.0e})")
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, FFBlockError):
             raise
         raise _contradiction(model, record.layer, f"shapes of tensors and weights agree ({error})") from error

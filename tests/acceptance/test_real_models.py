@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import tl_ffblock as ffb
+from tests.scripts import WORDS
 from tests.tolerances import BATCH_FLOAT32, COMPLETE_FLOAT32, OPTIMISED_FLOAT32
 from tl_ffblock import load_model
 from tl_ffblock.bridge.conversion import is_whole
@@ -46,6 +48,34 @@ def test_what_is_known_before_loading_is_so(model: Any) -> None:
     known = identify(model)
     (name,) = (name for name, shipped in SHIPPED.items() if shipped.title == known.name)
     assert outline(name) == Outline(known.name, known.n_layers, known.family.order)
+
+
+# fmt: off
+GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+    "SmolLM2-135M-Instruct": {
+        "Die Übergröße der Straßenbahn": ("<|im_start|>", "Die", " Übergröße", " der", " Straßenbahn"),
+        "The word नमस्ते means hello": ("<|im_start|>", "The", " word", " नमस्ते", " means", " hello"),
+        "I don't: “well-known” 3.14": ("<|im_start|>", "I", " don't", ":", " “", "well", "-", "known", "”", " ", "3.14"),
+    },
+    "all-MiniLM-L6-v2": {
+        "Die Übergröße, नमस्ते": ("[CLS]", "die", "ubergroße", ",", "नमसत", "[SEP]"),
+        "don't 한국어 x²": ("[CLS]", "don", "'", "t", unicodedata.normalize("NFD", "한국어"), "x²", "[SEP]"),
+    },
+}
+# fmt: on
+"""Groups of texts, by model."""
+
+
+def test_groups_are_words_of_any_script(model: Any) -> None:
+    """By the tokenizers of real models; texts of SmolLM2 whose tokens are parts of characters have the words written by hand."""
+    expected = GROUPS[identify(model).name]
+    for text, groups in expected.items():
+        assert ffb.group_tokens(ffb.attention_maps(model, text, layers=[0])).tokens == groups
+    if "Instruct" in identify(model).name:
+        for text, words in WORDS.items():
+            found = ffb.group_tokens(ffb.attention_maps(model, text, layers=[0])).tokens[1:]
+            groups = tuple(label.strip() for label in found if label.strip())
+            assert groups == words or any(char in text for char in ".-+:"), text
 
 
 def test_smollm2_is_the_same_whether_read_from_gguf_or_kept(

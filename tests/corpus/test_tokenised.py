@@ -36,6 +36,26 @@ def test_ids_are_those_of_the_library(
     assert found.special.tolist() == [number < 0 for number in word]
 
 
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("cafe\u0301 the", 1),
+        ("नमस्ते the", 1),
+        ("விளையாட்டு the", 1),
+        ("שָׁלוֹם the", 1),
+        ("ครับ the", 1),
+        ("don't the", 3),
+        ("-- the", 1),
+    ],
+)
+def test_words_are_those_of_groups_but_end_at_signs(
+    text: str, last: int, tokenise: Callable[..., TokenisedText]
+) -> None:
+    """Combining marks and vowel signs do not end a word; the number of the last word is that of the words before it."""
+    found = tokenise(text, "llama")
+    assert found.word[-1] == last and set(found.word[1:-1].tolist()) <= set(range(last))
+
+
 def test_cutting_keeps_the_end_mark(tokenise: Callable[..., TokenisedText]) -> None:
     """A cut sequence has the length asked for and still ends as the model knows it."""
     whole, cut = tokenise("the cat sat on the mat ."), tokenise("the cat sat on the mat .", max_tokens=5)

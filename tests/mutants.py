@@ -271,6 +271,9 @@ MUTANTS = (
     Mutant("page: measured of another text", "views/shares.py", "tuple(labels) == tuple(maps.tokens)", "len(labels) == len(maps.tokens)", ("tests/page/test_overview.py", "-k", "another_text")),
     Mutant("page: opens at the smallest change", "views/maps.py", "first.layers[int(sizes.argmax())]", "first.layers[int(sizes.argmin())]", ("tests/page/test_document.py", "tests/page/test_payload.py", "tests/page/test_token_maps.py")),
     # Batches, padding, caches.
+    Mutant("texts: a second BOS", "bridge/inputs.py", "first = [] if inner[: len(first)] == first else first", "first = [*first]", ("tests/integration/test_texts.py", "-k", "tokenizers_own")),
+    Mutant("texts: settings that lose a word are read", "bridge/inputs.py", "bool(getattr(cfg, name, truth)) is not truth", "name is None", ("tests/integration/test_texts.py", "-k", "set_late")),
+    Mutant("texts: labels without their space", "bridge/inputs.py", '" " * (len(piece) - len(piece.lstrip(SPACE_MARK))) + text.lstrip(" ")', "text", ("tests/integration/test_texts.py", "-k", "labels_join")),
     Mutant("batches: lengthened tokens count", "bridge/inputs.py", "return torch.arange(self.lengths[index])", "return torch.arange(self.tokens.shape[1])", ("tests/unit/test_batching.py", "tests/integration/test_inputs.py", "-k", "texts or batch")),
     Mutant("batches: padding of an encoder is seen", "bridge/inputs.py", "return replace(padded(model, sequences), numbers", "return replace(padded(model, sequences), mask=None, numbers", ("tests/corpus/test_runs.py", "-k", "numbers_of_single and bert")),
     Mutant("batches: records of one layer are counted", "bridge/memory.py", "+ (model.n_layers - 1) * shapes.record", "", ("tests/integration/test_memory.py", "-k", "observed")),

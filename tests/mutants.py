@@ -39,6 +39,7 @@ LOADED_ONCE = [
     "hypothesis",
 ]
 """What every run of tests imports: processes are forked after that, which is most of the time of a quick test."""
+BATCHES = "tests/integration/test_batches.py"
 PATCHING = "tests/interventions/test_activation_patching.py"
 SABOTAGE = "tests/attribution/test_sabotage.py"
 BY_ROWS = "tests/families/test_attention_by_rows.py"
@@ -224,7 +225,10 @@ MUTANTS = (
     Mutant("patching: a kind that is not obeyed", "bridge/edited.py", "<= 10 * self._model.eps(", "<= -10 * self._model.eps(", (PATCHING, "-k", "cannot_be_patched")),
     Mutant("patching: the stream without the skip connection", "bridge/edited.py", 'values = values - self._kept["residual", layer]', "pass", (PATCHING, "-k", "laws and gpt2")),
     Mutant("patching: the wrong run is patched", "interventions/activation_patching.py", "runs[::-1] if sweep.direction", "runs if sweep.direction", (PATCHING, "-k", "plain_hook and gpt2")),
-    Mutant("patching: normalised the other way round", "interventions/activation_patching.py", "return self.corrupted, self.clean - self.corrupted", "return self.clean, self.corrupted - self.clean", (PATCHING, "-k", "laws and gpt2")),
+    Mutant("patching: normalised the other way round", "interventions/activation_patching.py", "return self.corrupted, unit.masked_fill(", "return self.clean, -unit.masked_fill(", (PATCHING, "-k", "laws and gpt2")),
+    Mutant("metrics: answers in the order of a batch are read for each row", "metrics.py", "if not _by_row(torch.stack(rows), joint, turned):", "if False:", (BATCHES, "-k", "function_of_a_batch")),
+    Mutant("inputs: a padded batch is read as text", "bridge/inputs.py", "if len({len(row) for row in rows}) != 1:", "if rows:", (BATCHES, "-k", "padded")),
+    Mutant("inputs: an equal pair goes unsaid", "bridge/inputs.py", "if torch.equal(clean, corrupted):", "if False:", (BATCHES, "-k", "equal_pair")),
     Mutant("patching: estimates of all positions", "interventions/activation_patching.py", 'groupby(PLACES, as_index=False)["estimate"].sum()', 'groupby(PLACES, as_index=False)["estimate"].mean()', (PATCHING, "-k", "compared")),
     Mutant("metrics: a tie raises the rank", "metrics.py", "(rows > best).sum(dim=-1)", "(rows >= best).sum(dim=-1)", ("tests/unit/test_metrics.py",)),
     Mutant("metrics: divergence the other way round", "metrics.py", "return (clean.exp() * (clean - edited)).sum(dim=-1)", "return (edited.exp() * (edited - clean)).sum(dim=-1)", ("tests/unit/test_metrics.py",)),

@@ -194,20 +194,19 @@ def attribute_continuation(
     """
     if (continuation is None) == (generate is None):
         raise InputError("expected either a continuation or generate=n, the number of tokens to generate.")
-    known = identify(model)
-    single, prompts = prompts_of(known, prompt, "prompt")
+    single, prompts = prompts_of(known := identify(model), prompt, "prompt")
     if not single or getattr(prompt, "ndim", 1) == 2:
         given = [None] * len(prompts) if continuation is None else several(continuation)
         if len(given) != len(prompts) or isinstance(continuation, str):
             raise InputError(f"{len(prompts)} prompts, continuation={brief(continuation)}: expected one per prompt.")
         how: dict[str, Any] = {"generate": generate, "reading": reading, "rules": rules, **options}
-        pairs: Any = zip(prompts, given, strict=True)
-        return Results(cast("Any", attribute_continuation(known, *pair, **how)) for pair in pairs)
+        return Results(cast("Any", attribute_continuation(known, *p, **how)) for p in zip(prompts, given, strict=True))
     chosen, start = Rules.of(rules), open_attribution_run(known, prompts[0], **options)
     if not start.model.family.causal:
         raise InputError(f"{start.model.name} is an encoder: expected a causal model. Use ffb.attribute.")
-    tokens = _with_continuation(start, continuation, generate)  # may end in end-of-text tokens, which are no padding
-    run = open_attribution_run(start.model, tokens, attention_mask=torch.ones_like(tokens), **options)
+    tokens = _with_continuation(start, continuation, generate)
+    unpadded = torch.ones_like(tokens)  # end-of-text tokens at the end belong to the continuation
+    run = open_attribution_run(start.model, tokens, attention_mask=unpadded, **options)
     difference_of_logits(run.model, chosen)
     n_prompt = len(start.sequences[0].tokens)
     with with_gradients(), memory_given_back(run.model, run.batches):

@@ -252,7 +252,7 @@ def _refuse_padding(model: Model, prompts: Sequence[Prompt], name: str = "input"
     for (token, pad), end in product(_pad_tokens(model).items(), ("beginning", "end")):
         runs = [sum(1 for _ in takewhile(token.__eq__, row if end == "beginning" else reversed(row))) for row in rows]
         most, least = max(runs), min(runs)
-        if most <= pad.allowed and (most == least or not pad.equally):
+        if (most <= pad.allowed and (most == least or not pad.equally)) or (len(rows) == 1 and not pad.equally):
             continue
         found = f"{most} pad token{'s' * (most > 1)} {quoted(model, torch.tensor([token]))[0]} at its {end}"
         if len(rows) == 1:

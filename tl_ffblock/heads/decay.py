@@ -211,7 +211,7 @@ def _groups(model: Model, width: int) -> tuple[tuple[int, ...], ...]:
         return tuple((dimension,) for dimension in range(width))
     n_positions = min(_PROBED, model.longest_input or _PROBED)
     repeated = ordinary_ids(model)[:1].expand(n_positions)
-    mask = torch.ones_like(repeated)  # the repeated token is no padding
+    mask = torch.ones_like(repeated)  # none of them is padding
     run = open_run(model, repeated, layers=[0], extra=("query", "key"), attention_mask=mask)
     ((record,),) = (records.values() for records in kept_records(run))
     assert record.query is not None, "the run was opened with queries"

@@ -142,8 +142,7 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
     if against is not None:
         names = (*run_names(result.labels, against.labels, (result.model, against.model)), "difference")
         pages = [attribution_page(one) for one in (result, against, result - against)]
-        kinds = dict.fromkeys(kind for page in pages for kind in page.runs[0].blocks)
-        held = ({kind: page.runs[0].blocks.get(kind, NumbersBlock()) for kind in kinds} for page in pages)
+        held = _alike([dict(page.runs[0].blocks) for page in pages])
         runs = tuple(
             PageRun(name, page.runs[0].tokens, blocks) for name, page, blocks in zip(names, pages, held, strict=True)
         )
@@ -164,6 +163,15 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
     heading = f"attributions of the {result.quantity}, rules “{result.rules}”"
     blocks = {LOGIT: _logit_block(result, ""), **blocks}
     return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
+
+
+def _alike(pages: list[dict[str, PageBlock]]) -> list[dict[str, PageBlock]]:
+    """Blocks of pages under the names of the first; a page without tables and maps of numbers has empty ones where another has some."""
+    numbers = [page.pop("numbers", None) for page in pages]
+    named = [dict(zip(pages[0], page.values(), strict=True)) for page in pages]
+    if any(block is not None for block in numbers):
+        named = [page | {"numbers": block or NumbersBlock()} for page, block in zip(named, numbers, strict=True)]
+    return named
 
 
 @page_of.register

@@ -6,7 +6,7 @@ set -euo pipefail
 # Truth: With normalize_activations "layer_norm" or "constant_norm_rescale", encode() leaves the statistics of its
 #   input in the SAE, and decode() undoes the norm with whatever is there. Features that were kept and decoded after
 #   another encode of the same shape come out in the other text's scale. Without normalisation they are right.
-# Where: sae-lens==6.54.12 (torch==2.13.0, transformers==5.23.0).
+# Where: sae-lens==6.54.12 (torch==2.13.0, transformers==5.23.0, transformer-lens==3.9.0).
 # Why it matters: Encode two prompts, swap a feature, decode: the usual order of a patching experiment decodes the
 #   first prompt with the second one's mean and spread.
 # seen:
@@ -19,7 +19,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 python3 -m venv venv
-venv/bin/pip install -qq --no-compile torch==2.13.0 transformers==5.23.0 sae-lens==6.54.12
+venv/bin/pip install -qq --no-compile torch==2.13.0 transformers==5.23.0 transformer-lens==3.9.0 sae-lens==6.54.12
 cat >run.py <<'PYTHON'
 from importlib.metadata import version
 

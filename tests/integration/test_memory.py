@@ -115,7 +115,7 @@ def test_what_grows_and_what_does_not() -> None:
     assert usual > 1.5 * tokens
     two = ffb.memory_estimate(model, 64, n_sequences=2)
     assert two.terms["for the maps"] == 2 * ffb.memory_estimate(model, 64).terms["for the maps"]
-    assert "2 x 64 tokens on external takes about" in two.sentence and repr(two).startswith(
+    assert "2 x 64 tokens on GPT2LMHeadModel takes about" in two.sentence and repr(two).startswith(
         "MemoryEstimate: contribution_maps"
     )
 

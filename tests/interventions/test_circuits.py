@@ -493,7 +493,7 @@ REFUSED: dict[str, tuple[Callable[[Given], Any], type[Exception], str]] = {
     "nodes of two targets": (lambda g: g.full.top_nodes(g.two(), 3), InputError, "several targets"),
     "nodes of a number": (lambda g: g.full.top_nodes(3, 2), InputError, "without the columns"),
     "a component that is not there": (lambda g: g.full.among(["L7H1"]), InputError, "no component 'L7H1'"),
-    "a page without scores": (lambda g: g.full.to_html(), InputError, "without scores for a target"),
+    "the largest edges without scores": (lambda g: g.full.prune(0.5), InputError, "without scores for a target"),
     "an area of some sizes": (lambda g: g.called(ffb.circuit_faithfulness, [Circuit.topn(g.estimated(), n) for n in (1, 4)], TARGET).cpr, InputError, "up to all 262 edges"),
     "an area of one size": (lambda g: g.called(ffb.circuit_faithfulness, g.full, TARGET).cmd, InputError, "several sizes"),
     "a circuit of another model": (lambda g: g.called(ffb.run_circuit, g.other, TARGET), InputError, "Build the circuit with this model"),

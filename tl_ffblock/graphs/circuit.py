@@ -250,7 +250,7 @@ class Circuit(EdgeGraph):
         """
         rows = torch.from_numpy(np.flatnonzero(chosen))
         sizes, total = self.sizes[rows], float(self.sizes.sum())
-        kept = self.kept * float(sizes.sum()) / total if total else self.kept
+        kept = self.kept * (float(sizes.sum()) / total) if total else self.kept
         return replace(self, ends=self.ends[rows], weights=self.weights[rows], sizes=sizes, kept=kept)
 
     @property

@@ -99,7 +99,7 @@ def texts_of(result: Any) -> tuple[str, ...]:
     """
     names = ("clean_labels", "labels", "tokens")  # of a pair the clean prompt's own, not "clean→corrupted"
     found = [result] if isinstance(result, Sequence) else [getattr(result, name, None) for name in names]
-    held = next(filter(None, found), ())
+    held = next(filter(None, found), None)
     if not isinstance(held, Sequence) or isinstance(held, str) or not all(isinstance(token, str) for token in held):
         raise InputError(
             f"{brief(result)}: expected a result of one prompt, or its tokens as a list of texts: "

@@ -77,7 +77,16 @@ _HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
 _CONVOLUTION = {"layer_types": ["conv", "full_attention"]}
 _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "BambaForCausalLM": {"attn_layer_indices": [1]},
-    "DeepseekV2ForCausalLM": {"num_experts_per_tok": 2, "first_k_dense_replace": 1},
+    **dict.fromkeys(
+        (
+            "DeepseekV2ForCausalLM",
+            "DeepseekV3ForCausalLM",
+            "Glm4MoeLiteForCausalLM",
+            "GlmMoeDsaForCausalLM",
+            "YoutuForCausalLM",
+        ),
+        {"num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4},
+    ),
     "GraniteMoeHybridForCausalLM": {**_HYBRID, "position_embedding_type": "rope"},
     "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "Lfm2ForCausalLM": _CONVOLUTION,

@@ -39,6 +39,7 @@ SINCE_4 = {
     "hunyuan": "its bridge normalises queries and keys in the wrong place",
     "cohere": "its bridge rotates queries and keys in the wrong order",
     "cohere2": "its bridge rotates queries and keys in the wrong order",
+    "qwen3_next": "its bridge does not say that the gain of its norms is 1 + weight",
 }
 """Families that TransformerLens 3.9 cannot run, or not as Hugging Face does: refused there (test_refusals)."""
 

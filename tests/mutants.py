@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant("page: colours of a figure", "views/figures.py", ".max(initial=0.0)) or 1.0", ".max(initial=0.0) / 2) or 1.0", ("tests/unit/test_maps.py", "-k", "figure")),
     Mutant("page: the sign of a removal in a figure", "views/figures.py", "number > 0 if removal else number < 0", "number < 0", ("tests/page/test_truth.py", "-k", "in_every_map")),
     Mutant("page: the remainder of named positions", "views/shares.py", "remaining = (targets - shares.values.sum(dim=-1))", "remaining = (0 * targets - shares.values.sum(dim=-1))", ("tests/page/test_truth.py", "-k", "others_sum")),
-    Mutant("page: the part of a circuit", "graphs/circuit.py", "kept = self.kept * float(sizes.sum()) / total if total else self.kept", "kept = 1.0", ("tests/page/test_truth.py", "-k", "part_of_the_sizes")),
+    Mutant("page: the part of a circuit", "graphs/circuit.py", "kept = self.kept * (float(sizes.sum()) / total) if total else self.kept", "kept = 1.0", ("tests/page/test_truth.py", "-k", "part_of_the_sizes")),
     Mutant("page: differences are not folded", "page/numbers.py", "return np.where(wrapped < 0, -2 * wrapped - 1, 2 * wrapped)", "return np.where(wrapped < 0, -2 * wrapped, 2 * wrapped)", ("tests/page/test_payload.py",)),
     Mutant("page: stated precision", "page/numbers.py", "float(np.expm1(steps.max(initial=0.0) / 2))", "float(np.expm1(steps.max(initial=0.0) / 4))", ("tests/page/test_payload.py",)),
     Mutant("page: what a step changed is not drawn", "page/assets/logit.js", "biographyOf(scene, selection.refRun, selection.ref)", "biographyOf(scene, selection.run, selection.scope)", ("tests/page/test_overview.py", "-k", "without_a_target")),

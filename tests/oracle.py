@@ -530,7 +530,7 @@ class _Run:
 
     def _attention(self, block: nn.Module, pattern: Tensor) -> Attention:
         heads = pattern.shape[0]
-        if hasattr(block.self_attn, "kv_b_proj"):
+        if hasattr(getattr(block, "self_attn", None), "kv_b_proj"):
             return self._latent_attention(block.self_attn, pattern)
         value, out = _value(_at(block, self.paths.value), self.config), _affine(_at(block, self.paths.out))
         width = out.weight.shape[0] // heads
@@ -539,7 +539,14 @@ class _Run:
         weight = value.weight.unflatten(1, (groups, width)).transpose(0, 1).repeat_interleave(share, dim=0)
         bias = value.bias.unflatten(0, (groups, width)).repeat_interleave(share, dim=0)
         out_weight = out.weight.unflatten(0, (heads, width))
-        return Attention(pattern, weight, bias, out_weight, out.bias, gate=self._gate(block.self_attn, heads, width))
+        return Attention(
+            pattern,
+            weight,
+            bias,
+            out_weight,
+            out.bias,
+            gate=self._gate(getattr(block, "self_attn", None), heads, width),
+        )
 
     def _latent_attention(self, module: nn.Module, pattern: Tensor) -> Attention:
         """DeepSeek's: values from a latent vector with a norm of its own; the keys' part of each head comes before the values'."""
@@ -550,7 +557,7 @@ class _Run:
         latent = down, _read_norm(module.kv_a_layernorm)
         return Attention(pattern, weight, bias, out.weight.unflatten(0, (heads, width)), out.bias, latent)
 
-    def _gate(self, module: nn.Module, heads: int, width: int) -> Tensor | None:
+    def _gate(self, module: nn.Module | None, heads: int, width: int) -> Tensor | None:
         """What every query multiplies its weighted values by, before the output matrix."""
         if hasattr(module, "g_proj"):
             return nn.functional.softplus(self.answer(module.g_proj).float()).unflatten(1, (heads, -1))

@@ -145,8 +145,8 @@ def check_model(
     input: str | Integer[Tensor, " pos"] | None = None,
     *,
     layers: Layers = None,
-    rtol: float | None = None,
     wrapper: Callable[..., Any] | None = None,
+    rtol: float | None = None,
 ) -> ModelCheck:
     """Relative errors of a model's identities, completeness of its scopes, speed, and a verdict.
 
@@ -156,9 +156,9 @@ def check_model(
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
         input: One text or [pos] token ids; None means an English sentence, or 24 ids without tokenizer.
         layers: Layer numbers; None means all.
-        rtol: Largest accepted relative error; None means the tolerance of the model's dtype.
         wrapper: A module around the bridge's Hugging Face model, such as a PeftModel. Its logits for `input` are compared too, since
             it may add to the model in its own forward function only.
+        rtol: Largest accepted relative error; None means the tolerance of the model's dtype.
 
     Raises:
         InputError: if `model` is not a TransformerLens model, or `input`, `layers`, `rtol` or `wrapper` cannot be used.

@@ -208,7 +208,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a logit": (lambda: second_of_another(ffb.logit(7)), r"results\['mine'\]\[1\] attributes .*logit token 7 = .* reads logit difference token 7 - token 11 = "),
     "another difference": (lambda: second_of_another(ffb.logit(7, minus=12)), r"token 7 - token 12 = .*token 7 - token 11 = "),
     "another position": (lambda: second_of_another(ffb.logit(7, minus=11, at=-2)), r"token 7 - token 11 at -2 = .*token 7 - token 11 = "),
-    "another factor": (lambda: second_of_another(lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11])), r"metric = .* of external"),
+    "another factor": (lambda: second_of_another(lambda logits: 1.001 * (logits[:, -1, 7] - logits[:, -1, 11])), r"metric = .* of GPT2LMHeadModel"),
     "a direction": (lambda: second_of_another(direction(1)), r"direction at the input of layer 1 = "),
     "hooks": (lambda: measured(attributed_otherwise(fwd_hooks=[HOOK]), TOKENS), OTHERS),
     "other weights": (lambda: measured(attributed_otherwise(model=changed(torch.float64, lambda w: w.mul_(1.01), embeds)), TOKENS), OTHERS),

@@ -243,8 +243,10 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer._feed_forward", only("w_out"), "post W_out + b_out = feed-forward output", "gpt2"),
         ("bridge.layers.BoundLayer._feed_forward", only("b_out"), "post W_out + b_out = feed-forward output", "gpt2"),
         ("bridge.layers.BoundLayer.routing_weights", every, "sum over experts of router weight x expert output", "mixtral"),
-        ("bridge.layers.BoundLayer._routed", every, "sum over experts of router weight x expert output", "minimax_m2"),
-        ("bridge.layers.shared_expert", lambda _: None, "sum over experts of router weight x expert output", "ernie4_5_moe"),
+        ("bridge.layers.BoundLayer._scattered", every, "sum over experts of router weight x expert output", "minimax_m2"),
+        ("bridge.layers.BoundLayer._with_shared", every, "sum over experts of router weight x expert output", "ernie4_5_moe"),
+        ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
+        ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )
 )
 """What the captured tensors and the weights must be to one another."""

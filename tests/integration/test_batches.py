@@ -111,6 +111,7 @@ CALLS: dict[str, Call] = {
 ELSEWHERE = {
     "aggregation.globenc": "for encoders alone; its input is that of attention_maps",
     "capture": "the caller runs the model",
+    "chat": "reads messages, not prompts",
     "check.check_model": "its numbers are errors of identities, which hold for padding too",
     "graphs.top_tokens": "takes no prompts",
     "heads.duplicate_token_scores": "makes its prompts",

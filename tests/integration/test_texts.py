@@ -172,6 +172,7 @@ def test_every_public_call_that_reads_a_text_is_listed() -> None:
     assert {f"tl-ffblock {name}" for name in commands - others} == {name for name in CALLS if name.startswith("tl-")}
 
 
+@pytest.mark.filterwarnings("ignore::tl_ffblock.errors.EqualPairWarning")  # of calls that take pairs
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_text_with_its_bos_gets_no_second_one(name: str, llama: Any) -> None:
@@ -282,11 +283,11 @@ def test_an_encoders_tokenizer_without_its_marks_is_refused() -> None:
 @pytest.mark.parametrize("text", [TEXT, "hot\ncold", "the  cold", "hot → cold / ly", "Mary gave\n\n ly"])
 @pytest.mark.parametrize("kind", ["llama2", "mistral", "gemma", "gpt2"])
 def test_labels_join_to_the_text(kind: str, text: str) -> None:
-    """With their spaces, and bytes of ASCII; bytes of other characters are no text alone."""
+    """With their spaces, and bytes of ASCII; bytes of other characters are written as in SentencePiece."""
     labels = ffb.attention_maps(tiny.reader(kind), text).tokens
     joined = "".join(labels[1:])
     split = kind == "gpt2" and "→" in text
-    expected = text.replace("→", "\N{REPLACEMENT CHARACTER}" * 3) if split else text
+    expected = text.replace("→", "<0xE2><0x86><0x92>") if split else text
     assert joined == " " * (kind in ("llama2", "mistral")) + expected
     if text == TEXT and kind != "bert":
         words = ffb.group_tokens(ffb.attention_maps(tiny.reader(kind), text)).tokens

@@ -295,7 +295,9 @@ class ResumedRuns:
         with warnings.catch_warnings():
             # transformers 5.24 has another name for this option, which TransformerLens 4.3 does not know
             warnings.filterwarnings("ignore", ".*past_key_values.* is deprecated", FutureWarning)
-            return self._model.hooked.run_with_hooks(tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True)
+            return self._model.hooked.run_with_hooks(
+                tokens, fwd_hooks=list(hooks), past_key_values=cache, use_cache=True
+            )
 
     def _keys_and_values(self, start: int, prompts: Sequence[int]) -> tuple[dict[int, int], Any]:
         if self._prefix is None or self._prefix[0] != start or not self._prefix[1].keys() >= set(prompts):

@@ -757,10 +757,10 @@ def special_ids(model: Model) -> tuple[int, ...]:
 
 
 def ordinary_ids(model: Model) -> Int[Tensor, " token"]:
-    """Ids of tokens that are not special."""
+    """Ids of tokens that are not special; without a tokenizer those that do not pad."""
     tokenizer, size = tokenizer_of(model.hooked), int(model.hooked.cfg.d_vocab)
     ids = torch.arange(size if tokenizer is None else min(size, len(tokenizer)))
-    special = () if tokenizer is None else tokenizer.all_special_ids
+    special = tuple(_pad_tokens(model)) if tokenizer is None else tokenizer.all_special_ids
     return ids[~torch.isin(ids, torch.tensor(special, dtype=torch.long))]
 
 

@@ -352,7 +352,7 @@ class LayerRecord:
         """Weighted values of every query times its gate; unchanged without one."""
         return z if self.gate is None else z * self.gate
 
-    @cached_property
+    @property
     def by_channel(self) -> "LayerRecord":
         """The same layer without a gate, which becomes part of the pattern; itself without one.
 
@@ -362,8 +362,11 @@ class LayerRecord:
 
         A gate of one number per head leaves heads as they are. Queries and keys are omitted.
         """
-        if self.gate is None:
-            return self
+        return self if self.gate is None else self._by_channel
+
+    @cached_property
+    def _by_channel(self) -> "LayerRecord":
+        assert self.gate is not None
         attention, width = self.block.attention, self.gate.shape[-1]
         shared = len(attention.w_o) // len(attention.w_v)
         channels = rearrange(self.gate, "query head e -> head e query 1") * self.pattern[:, None]

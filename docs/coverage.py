@@ -75,18 +75,14 @@ _KINDS = ("layer_types", "mlp_layer_types", "layers_block_type")
 # Entries that the sizes above do not make valid, or without which a kind of layer would be missing, by architecture.
 _HYBRID = {"layer_types": ["linear_attention", "full_attention"]}
 _CONVOLUTION = {"layer_types": ["conv", "full_attention"]}
+_LATENT = {"num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4}
+_LATENT_ATTENTION = (
+    *("DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Glm4MoeLiteForCausalLM", "GlmMoeDsaForCausalLM"),
+    "YoutuForCausalLM",
+)
 _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "BambaForCausalLM": {"attn_layer_indices": [1]},
-    **dict.fromkeys(
-        (
-            "DeepseekV2ForCausalLM",
-            "DeepseekV3ForCausalLM",
-            "Glm4MoeLiteForCausalLM",
-            "GlmMoeDsaForCausalLM",
-            "YoutuForCausalLM",
-        ),
-        {"num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_key_value_heads": 4},
-    ),
+    **{name: _LATENT for name in _LATENT_ATTENTION},
     "GraniteMoeHybridForCausalLM": {**_HYBRID, "position_embedding_type": "rope"},
     "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "Lfm2ForCausalLM": _CONVOLUTION,

@@ -336,7 +336,8 @@ def _lens(run: Run, own: Traced, rows: Mapping[str, Tensor], target: Any, at: Po
     if not error <= run.settings.rtol:
         raise IdentityError(
             f"{model.name}: final norm and unembedding of the last layer's output differ from the logits of this forward pass "
-            f"by {error:.1e} of the largest logit (tolerance {run.settings.rtol:.0e}). Something after the last layer changes them. {run.remedy}"
+            f"by {error:.1e} of the largest logit (tolerance {run.settings.rtol:.0e}). Something after the last layer changes "
+            f"them. {run.remedy}"
         )
     ids = torch.stack([top.indices for top in tops]).cpu()
     tokens = iter(label(model, ids.flatten()))

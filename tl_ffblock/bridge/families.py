@@ -73,7 +73,6 @@ FAMILIES: list[Family] = [
     Family("DeepSeek-V2", "pre_ln", ("DeepseekV2ForCausalLM",)),
     Family("DeepSeek-V3", "pre_ln", ("DeepseekV3ForCausalLM",)),
     Family("GLM-4.7-Flash", "pre_ln", ("Glm4MoeLiteForCausalLM",)),
-    Family("GLM-MoE-DSA", "pre_ln", ("GlmMoeDsaForCausalLM",)),
     Family("Youtu", "pre_ln", ("YoutuForCausalLM",)),
     Family("Laguna", "pre_ln", ("LagunaForCausalLM",)),
     Family("Qwen3-Next", "pre_ln", ("Qwen3NextForCausalLM",)),

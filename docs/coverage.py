@@ -82,7 +82,7 @@ _LATENT_ATTENTION = (
 )
 _ENTRIES: Mapping[str, Mapping[str, Any]] = {
     "BambaForCausalLM": {"attn_layer_indices": [1]},
-    **{name: _LATENT for name in _LATENT_ATTENTION},
+    **dict.fromkeys(_LATENT_ATTENTION, _LATENT),
     "GraniteMoeHybridForCausalLM": {**_HYBRID, "position_embedding_type": "rope"},
     "JambaForCausalLM": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": 4},
     "Lfm2ForCausalLM": _CONVOLUTION,

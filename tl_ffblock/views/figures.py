@@ -857,7 +857,7 @@ def _image(
     """Image of cells in the page's colours; NaN has the colour `absent`."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = [_ink(-1, removal), "white", _ink(1, removal)] if signed else ["white", INK]
+    colours = [_ink(-1.0, removal), "white", _ink(1.0, removal)] if signed else ["white", INK]
     colour_map = LinearSegmentedColormap.from_list("map", colours).with_extremes(bad=absent)
     ends = {"vmin": -limit if signed else 0, "vmax": limit}
     return place.imshow(cells, cmap=colour_map, interpolation="nearest", aspect=aspect, **ends)

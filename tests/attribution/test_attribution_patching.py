@@ -152,6 +152,7 @@ def test_steps_converge(family: str) -> None:
     torch.testing.assert_close(few[0].mlps, few[1].mlps, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::tl_ffblock.errors.EqualPairWarning")
 @pytest.mark.parametrize("rules", ["path", "patching", "gradient"])
 def test_the_same_prompt_changes_nothing(rules: str) -> None:
     """Zero everywhere."""
@@ -261,6 +262,7 @@ REFUSED: dict[str, Refused] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::tl_ffblock.errors.EqualPairWarning")
 @pytest.mark.wrong_types
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_estimated_is_refused(name: str) -> None:

@@ -228,7 +228,7 @@ def _refuse_infinite(values: Sequence[float], name: str) -> None:
 
 
 def gradient_of(
-    values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
+    values: Float[Tensor, " *batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
 ) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
     """Derivatives of metrics by logits, and the sums of their absolute values at each position.
 
@@ -241,7 +241,7 @@ def gradient_of(
 
 
 def _derivatives(
-    values: Float[Tensor, " batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
+    values: Float[Tensor, " *batch"], logits: Float[Tensor, "batch pos d_vocab"], name: str
 ) -> tuple[Float[Tensor, "batch pos d_vocab"], Float[Tensor, "batch pos"]]:
     gradient = torch.autograd.grad(values.sum(), logits, allow_unused=True)[0] if values.requires_grad else None
     if gradient is None:

@@ -37,7 +37,7 @@ LONGEST_JOINED = 256
 APPENDED = 8
 """Tokens that may be appended to save a batch, which costs as much as 9 more tokens on a model of GPT-2-small size, 33 on SmolLM2."""
 
-Prompt: TypeAlias = str | Int[Tensor, " pos"]
+Prompt: TypeAlias = str | Int[Tensor, " _"]
 """One prompt: a text, or token ids."""
 _PROMPTS = "a text, a list of texts, token ids [pos] or [batch, pos], or a list of token ids"
 """Input of calls, for errors."""

@@ -85,7 +85,7 @@ def word_maps(
         raise InputError("word: no token belongs to a word. Expected numbers from 0 for the tokens of words.")
     members = numbers[None] == np.array(names)[:, None]
     pieces = np.array(without_prefixes(maps.tokens), dtype=object)
-    labels = [joined_text(pieces[row]) for row in members]
+    labels = [joined_text(pieces[row].tolist()) for row in members]
     words = grouped(maps, members, labels, "mean")
     return replace(words, values=shares(words.values, "row")) if special == "renormalise" else words
 

@@ -141,7 +141,7 @@ def _groups(tokens: Sequence[str], groups: Groups, text: str | None) -> tuple[Me
     held = [*dict.fromkeys(numbers.tolist())]
     members = numbers[None] == np.array(held)[:, None]
     pieces = np.array(without_prefixes(tokens), dtype=object)
-    texts = (joined_text(pieces[row]) for row in members)
+    texts = (joined_text(pieces[row].tolist()) for row in members)
     return members, [
         names[number] if names and number >= 0 else joined for number, joined in zip(held, texts, strict=True)
     ]

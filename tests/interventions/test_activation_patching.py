@@ -336,7 +336,9 @@ def test_an_interruption_at_any_call_returns_results_of_all_pairs(named: bool) -
             for kind, nan in zip(("mlp", "head"), missing, strict=True):
                 assert result.measured[kind][~nan].equal(expected.measured[kind][~nan])
             assert "interrupted" in repr(result) or result.complete
-    assert 2 <= interrupted < n_calls / 4  # before the first patch: unpatched passes of the first pair, and checks of the target
+    assert (
+        2 <= interrupted < n_calls / 4
+    )  # before the first patch: unpatched passes of the first pair, and checks of the target
 
 
 @pytest.mark.wrong_types

@@ -508,11 +508,15 @@ class LayerTables:
         held = self._held[first]
         if first == (number,) and not others:
             return {key: table[:, 0] for key, table in held.items()}
-        tables = {key: table[:, first.index(number)].clone() for key, table in held.items()}
-        for numbers in others:
-            rows = self._filled[numbers]
-            for key, table in self._held[numbers].items():
-                tables[key][rows] = table[rows, numbers.index(number)]
+        tables = {}
+        for key, table in held.items():
+            shapes = (self._held[numbers][key].shape[2:] for numbers in (first, *others))
+            # Tables of a batch that was lengthened have rows and keys after this sequence's end, those of the sequence alone do not.
+            own = tuple(slice(min(sizes)) for sizes in zip(*shapes, strict=True))
+            tables[key] = table[(slice(None), first.index(number), *own)].clone()
+            for numbers in others:
+                rows = self._filled[numbers]
+                tables[key][rows] = self._held[numbers][key][(rows, numbers.index(number), *own)]
         return tables
 
 

@@ -353,6 +353,22 @@ def test_changed_weights_change_the_next_map(name: str, through_data: bool) -> N
         assert not torch.allclose(after["AtbLnFf"], before["AtbLnFf"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"heads": True}, {"experts": True}], ids=str)
+@pytest.mark.parametrize("family", ["glm4_moe", "deepseek_v3"])
+def test_prompts_of_unequal_lengths_with_dense_layers_and_layers_of_experts(
+    family: str, options: dict[str, Any]
+) -> None:
+    """Layers of experts run each prompt alone, dense ones all together: every result is that of its prompt."""
+    model, prompts = bridge_of(family), [tiny.tokens(family, n, seed=n).tolist() for n in (7, 5, 6, 5)]
+    for prompt, found in zip(prompts, ffb.contribution_maps(model, prompts, **options), strict=True):
+        alone = ffb.contribution_maps(model, prompt, **options)
+        assert found.tokens == alone.tokens
+        for table in ("values", "bias", "heads", "experts"):
+            mine, theirs = getattr(found, table), getattr(alone, table)
+            for scope, cells in theirs.items():
+                torch.testing.assert_close(mine[scope], cells, **BATCH_FLOAT32)
+
+
 # --- all families, and the class of TransformerLens ---------------------------------------------------------------
 
 

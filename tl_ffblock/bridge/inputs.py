@@ -192,6 +192,10 @@ def read_prompts(given: Any, name: str = "input") -> str | Tensor | list[Prompt]
     if table or not isinstance(plain, Iterable) or isinstance(plain, Mapping | AbstractSet | bytes | bytearray):
         raise InputError(f"{name} is {_kind(given)}: expected {_PROMPTS}.")
     entries = list(plain)
+    if hasattr(given, "spans") or any(isinstance(entry, Mapping) and "role" in entry for entry in entries):
+        raise InputError(
+            f"{name} is a conversation: expected its token ids, ffb.chat(model, messages).tokens, or tokens[0] for a single result."
+        )
     if not entries:
         empty = "" if isinstance(given, list | tuple) else " without entries"
         raise InputError(f"{name} is {_kind(given)}{empty}: expected {_PROMPTS}.")

@@ -512,11 +512,11 @@ class LayerTables:
         for key, table in held.items():
             shapes = (self._held[numbers][key].shape[2:] for numbers in (first, *others))
             # Tables of a batch that was lengthened have rows and keys after this sequence's end, those of the sequence alone do not.
-            own = tuple(slice(min(sizes)) for sizes in zip(*shapes, strict=True))
-            tables[key] = table[(slice(None), first.index(number), *own)].clone()
+            own = (slice(None), *(slice(min(sizes)) for sizes in zip(*shapes, strict=True)))
+            tables[key] = table[:, first.index(number)][own].clone()
             for numbers in others:
                 rows = self._filled[numbers]
-                tables[key][rows] = self._held[numbers][key][(rows, numbers.index(number), *own)]
+                tables[key][rows] = self._held[numbers][key][:, numbers.index(number)][own][rows]
         return tables
 
 

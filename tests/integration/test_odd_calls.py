@@ -14,6 +14,7 @@ import torch
 import tl_ffblock as ffb
 from tests import tiny
 from tl_ffblock import heads, memories
+from tl_ffblock.bridge.chat import Chat
 from tl_ffblock.errors import CallError, FFBlockError, InputError, LayerError, ScopeKeyError
 from tl_ffblock.experiments.geva import annotation
 from tl_ffblock.graphs import Pruning, overlap, top_tokens
@@ -88,6 +89,8 @@ INPUTS = {
     "no input": odd(lambda g: ffb.contribution_maps(g.m, None), "input is None", "token ids"),
     "bytes": odd(lambda g: ffb.contribution_maps(g.m, b"cat"), "a bytes"),
     "a number": odd(lambda g: ffb.contribution_maps(g.m, 7), "an int"),
+    "a conversation": odd(lambda g: ffb.contribution_maps(g.m, Chat(g.ids[None], {}, {})), "a conversation", "ffb.chat(model, messages).tokens"),
+    "messages": odd(lambda g: ffb.contribution_maps(g.m, [{"role": "user", "content": "Hi"}]), "a conversation", "ffb.chat(model, messages).tokens"),
     "a dict": odd(lambda g: ffb.contribution_maps(g.m, {"ids": g.ids}), "a dict of 'ids'", "input_ids"),
     "ids of unlike lengths": odd(lambda g: ffb.attention_maps(g.m, {"input_ids": [[1, 2], [3]]}), "input_ids", "padding=True"),
     "a mask twice": odd(lambda g: ffb.attention_maps(g.m, {"input_ids": [5, 6], "attention_mask": [1, 1]}, attention_mask=torch.ones(2)), "attention_mask is given twice"),

@@ -202,6 +202,7 @@ def test_prompts_that_all_end_in_one_mark_are_read(name: str) -> None:
     called(name, ended, torch.cat([ended[:, :-1].flip(-1), ended[:, -1:]], dim=1))
 
 
+@pytest.mark.slow
 def test_real_models_padded_by_transformerlens() -> None:
     """Where the pad token is the end-of-text token, and on the left; with a mask it is as alone."""
     model = ffb.load_model("smollm2")

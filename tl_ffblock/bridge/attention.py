@@ -249,8 +249,8 @@ def own_implementation(model: Model) -> str | None:
     """Name of a model's attention implementation if it returns no pattern, such as "sdpa"; else None."""
     if model.api != "TransformerBridge":
         return None
-    first = model.layers[0].block.attn
-    if (wrapper := _wrapper(first)) is None or type(first).forward is not wrapper.forward:
+    first = next((layer.block.attn for layer in model.layers if not layer.is_recurrent), None)
+    if first is None or (wrapper := _wrapper(first)) is None or type(first).forward is not wrapper.forward:
         return None
     own = {getattr(config, _SETTING) for config in _configs(model)}
     if _NAME in own:  # inside `shown`
@@ -275,7 +275,7 @@ def shown(
     if not by_rows and (own is None or not pattern):
         yield None
         return
-    attentions = [layer.block.attn for layer in model.layers]
+    attentions = [layer.block.attn for layer in model.layers if not layer.is_recurrent]
     joint = {id(attention.original_component): attention for attention in attentions if hasattr(attention, "qkv")}
     _interfaces()
     with ExitStack() as stack:
@@ -307,7 +307,8 @@ def by_rows_differs(model: Model) -> float:
 @torch.no_grad()
 def _difference(model: Model) -> float:
     bridges = model.api == "TransformerBridge" and all(
-        _wrapper(layer.block.attn) and not layer.is_latent and layer.gate_name is None for layer in model.layers
+        not layer.is_recurrent and _wrapper(layer.block.attn) and not layer.is_latent and layer.gate_name is None
+        for layer in model.layers
     )
     options = ("use_split_qkv_input", "use_attn_in", "use_attn_result", "use_hook_mlp_in")
     if not bridges or any(getattr(model.hooked.cfg, option, False) for option in options):

@@ -102,6 +102,18 @@ class LastCallback(_Armed):
         return received if received is None or conversion is None else conversion.revert(received)
 
 
+class Several:
+    """Several callbacks that are removed together."""
+
+    def __init__(self, *removables: Any) -> None:
+        self._removables = removables
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        for removable in self._removables:
+            removable.remove()
+
+
 class Watch(_Armed):
     """Detects whether other callbacks change a HookPoint's tensor, and calls `changed` with the tensor before them."""
 

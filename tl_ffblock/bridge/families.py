@@ -170,7 +170,7 @@ def _structural(model: Any, architecture: str) -> Family:
 
 
 def _order_of(block: Any) -> Order | None:
-    before = hasattr(block, "ln1"), hasattr(block, "ln2")
+    before = hasattr(block, "ln1") or hasattr(block, "norm"), hasattr(block, "ln2")
     after = hasattr(block, "ln1_post"), hasattr(block, "ln2_post")
     if any(base.__name__ == "ParallelBlockBridge" for base in type(block).__mro__):
         return "parallel" if before[0] and not any(after) else None

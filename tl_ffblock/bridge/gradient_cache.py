@@ -7,6 +7,7 @@ sixteen heads really better than one?", eq. 5). A gate is stored as its differen
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -172,9 +173,10 @@ class Fittings:
         """Read or change the input of a module without a HookPoint at its start."""
         self._add(0, module, change, lambda fitted: change_input(self._model.hooked.get_submodule(module), fitted))
 
-    def routing(self, layer: BoundLayer, receive: Change) -> None:
-        """Read the router weights with which a layer's experts are called."""
-        self._add(0, layer.name("mlp.experts"), receive, layer.on_routing)
+    def reading(self, layer: BoundLayer, site: str, receive: Change) -> None:
+        """Read a tensor of a layer that no HookPoint shows (`BoundLayer.on_module`)."""
+        name = layer.name("mlp.experts" if site == "routing" else f"{layer.mixes}, its input")
+        self._add(0, name, receive, partial(layer.on_module, site))
 
     def _add(self, number: int, name: str, change: Change | None, fit: Callable[[Change], Any]) -> None:
         """Add a callback that has to run in a forward pass, except those of user edits, which may be at unused HookPoints."""

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.metadata import version
 from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
@@ -26,12 +26,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint
+from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint, LastCallback, Several
 from tl_ffblock.bridge.families import Api, Family
 from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.mixers import MIXERS, read_mixer
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
+from tl_ffblock.layer.mixers import Mixer
 from tl_ffblock.layer.records import AttentionWeights, Block, FeedForward, Latent, Norm
 from tl_ffblock.layer.scopes import (
     INPUT,
@@ -147,7 +149,28 @@ class BoundLayer:
     @cached_property
     def is_latent(self) -> bool:
         """Whether keys and values are made of a latent vector (multi-head latent attention)."""
-        return "kv_b_proj" in self.block.attn._modules
+        return self.mixes == "attn" and "kv_b_proj" in self.block.attn._modules
+
+    @cached_property
+    def mixes(self) -> str:
+        """Name of the component that mixes tokens: "attn", or a mixer without a softmax (mixers.py)."""
+        held = self.block._modules
+        return "attn" if "attn" in held else next(name for name in MIXERS if name in held)
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether its tokens are mixed without a softmax."""
+        return self.mixes != "attn"
+
+    def mixer(self, dtype: torch.dtype) -> Mixer:
+        """Weights of a mixer without a softmax.
+
+        Raises:
+            UnsupportedModelError: if its form is not known.
+        """
+        module = getattr(self.block, self.mixes)
+        with weights_on_device(module):
+            return read_mixer(module, dtype, self.where)
 
     @cached_property
     def is_gated(self) -> bool:
@@ -159,7 +182,7 @@ class BoundLayer:
     @cached_property
     def gate_name(self) -> str | None:
         """HookPoint of the gate of a bridge's attention, before its function; None without a gate."""
-        if self.api != "TransformerBridge":
+        if self.api != "TransformerBridge" or self.is_recurrent:
             return None
         if "gate" in self.block.attn._modules:
             return self.name("attn.gate.hook_out")
@@ -203,7 +226,7 @@ class BoundLayer:
         prefix, after = f"blocks.{self.number}.", "_post" if hasattr(self.block, "ln1_post") else ""
         match norm:
             case "attn_norm" | "mid_norm":
-                return f"{prefix}ln1"
+                return f"{prefix}{_first_norm(self.block)}"
             case "ff_norm":
                 return f"{prefix}ln{2 if hasattr(self.block, 'ln2') else 1}"  # some parallel blocks share ln1
             case "attn_out_norm" | "ff_out_norm":
@@ -213,7 +236,10 @@ class BoundLayer:
             case "out_norm" if self.number + 1 == len(self.hooked.blocks):
                 return "ln_final"
             case "out_norm":
-                return None if self.order == "norm_after" else f"blocks.{self.number + 1}.ln1"
+                after = self.number + 1
+                return (
+                    None if self.order == "norm_after" else f"blocks.{after}.{_first_norm(self.hooked.blocks[after])}"
+                )
 
     # HookPoints
 
@@ -276,7 +302,12 @@ class BoundLayer:
     @cached_property
     def sites(self) -> dict[str, str]:
         """HookPoint of every site except those of a router."""
-        sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
+        sites = {"resid_pre": "hook_resid_pre"}
+        sites |= (
+            {"mixed": f"{self.mixes}.hook_in"}
+            if self.is_recurrent
+            else {"pattern": "attn.hook_pattern", "value": "attn.hook_v"}
+        )
         if self.has_feed_forward and not self.has_experts:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
             sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
@@ -308,8 +339,9 @@ class BoundLayer:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
                 # HookPoints of Granite's scaled branches do not fire; at a scale of 1 these have the same tensors.
-                silent = hasattr(self.block, "residual_contribution_scale")
-                name = self.name(f"{branch}.hook_out" if norms or silent else f"hook_{branch}_out")
+                silent = hasattr(self.block, "residual_contribution_scale") or self.is_recurrent
+                module = self.mixes if branch == "attn" else branch
+                name = self.name(f"{module}.hook_out" if norms or silent else f"hook_{branch}_out")
             case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
                 name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
             case Normalise(of, norm):
@@ -385,6 +417,21 @@ class BoundLayer:
         # Laguna multiplies the sum over experts by a factor. A last column is for tokens that are sent to no expert.
         weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
         return weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)[:, :-1]
+
+    def on_module(self, site: str, receive: Change) -> Several | RemovableHandle | None:
+        """Callback at a site that no HookPoint shows, in every forward pass; None for a site with a HookPoint.
+
+        A mixer without a softmax sets its input to zero at padding, after its HookPoint.
+        """
+        if site == "routing":
+            return self.on_routing(receive)
+        if site != "mixed":
+            return None
+        module, called = _inner(getattr(self.block, self.mixes)), partial(_without_padding, receive)
+        return Several(
+            LastCallback(self.hook_points[self.sites[site]], receive),
+            module.register_forward_pre_hook(called, with_kwargs=True),
+        )
 
     def on_routing(self, receive: Change) -> RemovableHandle:
         """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
@@ -471,6 +518,8 @@ class BoundLayer:
             ) from error
 
     def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+        if self.is_recurrent:
+            return self.mixer(dtype).attention
         if self.is_latent:
             return self._latent_attention(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
@@ -542,8 +591,7 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if TransformerLens has no form for the norm.
         """
-        w_o = _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
-        like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
+        like = self._written.new_empty(self._written.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
@@ -561,6 +609,13 @@ class BoundLayer:
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
+
+    @property
+    def _written(self) -> Float[Tensor, "... d"]:
+        """Output matrix of the component that mixes tokens."""
+        if self.is_recurrent:
+            return self.mixer(torch.float32).attention.w_o
+        return _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
 
     def activation(self) -> Activation:
         """The activation of a dense feed-forward.
@@ -758,6 +813,17 @@ class BoundLayer:
             for weight, shown in zip(weights, held, strict=True)
         )
         return QueryKeyWeights(by_head(w_q), b_q, by_head(w_k), b_k)
+
+
+def _without_padding(receive: Change, _: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Pre-hook of a mixer of transformers: receive its input, zero at padding."""
+    x, mask = args[0] if args else named["hidden_states"], named.get("attention_mask")
+    receive(x if mask is None or mask.ndim != 2 else x * mask[..., None].to(x))
+
+
+def _first_norm(block: Any) -> str:
+    """Name of a layer's first norm; "norm" in layers of a mixer alone."""
+    return "norm" if "norm" in block._modules else "ln1"
 
 
 def has_norm(hooked: HookedModel, name: str) -> bool:

@@ -32,6 +32,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
+from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
@@ -45,6 +46,7 @@ from tl_ffblock.bridge.readout import bias_of_unembedding
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
+from tl_ffblock.layer.mixers import Constant, MixerSite
 from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.scopes import Normalise
 from tl_ffblock.signatures import strict
@@ -219,7 +221,9 @@ class _Linearised:
     def layer(self, layer: BoundLayer) -> None:
         number, cache, after = layer.number, self.cache, self.fittings.after
         self.boundary(number, layer.name("hook_resid_pre"))
-        if self.rules.attention:
+        if layer.is_recurrent:
+            self._mixer(layer)
+        elif self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
             after(layer.name("attn.hook_k"), Tensor.detach)
             if layer.gate_name is not None:
@@ -259,11 +263,13 @@ class _Linearised:
 
     def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
         """HookPoints of layer tensors to cache; detached queries and keys have no gradients."""
-        sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
-        sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+        sites = {}
+        if not layer.is_recurrent:
+            sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
+            sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
         if layer.gate_name is not None:
             sites["gate"] = layer.gate_name
-        if not self.rules.attention:
+        if not self.rules.attention and not layer.is_recurrent:
             sites |= {site: layer.name(f"attn.hook_{site}") for site in ("q", "k")}
         if layer.adds_attention is not None:
             sites["attn_added"] = layer.adds_attention
@@ -299,23 +305,56 @@ class _Linearised:
         def biased(name: str, known: Tensor | None) -> Change | None:
             return self.cache.biased(Place("bias", layer.number, layer.name(name)), known)
 
-        attn, before = layer.block.attn, self.fittings.before
-        self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
+        before = self.fittings.before
+        if not layer.is_recurrent:
+            self._biases_of_attention(layer, biased)
         dense = layer.has_feed_forward and not layer.has_experts
         if dense:
             self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
+        if dense and not self.rules.direct:
+            linear = "mlp.hook_pre_linear" if layer.is_gated else "mlp.hook_pre"
+            before(layer.name(linear), biased("mlp.b_in", bias(layer.block.mlp, "b_in")))
+            if layer.is_gated:
+                before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
+
+    def _biases_of_attention(self, layer: BoundLayer, biased: Callable[[str, Tensor | None], Change | None]) -> None:
+        attn = layer.block.attn
+        self._at_output(layer, "attn", biased("attn.b_O", bias(attn, "b_O")))
         if self.rules.direct:  # biases inside a branch are part of its heads and neurons
             return
         b_v = bias(attn, "b_V")
         if not self.on_bridge and b_v is not None:  # once per head, if the HookPoint has key-value heads
             n_heads = self.model.n_heads
             b_v = b_v[:: n_heads // (getattr(self.model.hooked.cfg, "n_key_value_heads", None) or n_heads)]
-        before(layer.name("attn.hook_v"), biased("attn.b_V", b_v))
-        if dense:
-            linear = "mlp.hook_pre_linear" if layer.is_gated else "mlp.hook_pre"
-            before(layer.name(linear), biased("mlp.b_in", bias(layer.block.mlp, "b_in")))
-            if layer.is_gated:
-                before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
+        self.fittings.before(layer.name("attn.hook_v"), biased("attn.b_V", b_v))
+
+    def _mixer(self, layer: BoundLayer) -> None:
+        """Gradient of a mixer without a softmax by its linear form; or its own, with gates only on its biases."""
+        read, rules, cache, number = dict[str, Tensor](), self.rules, self.cache, layer.number
+        module = layer.name(layer.mixes)
+
+        def form(y: Tensor) -> Tensor:
+            mixer = layer.mixer(self.model.working_dtype)
+            convolution = mixer.convolution
+            biases = {
+                "value": ("b_V", mixer.attention.b_v),
+                "convolved": ("b_conv", None if convolution is None else convolution.bias),
+            }
+
+            def change(site: MixerSite, tensor: Tensor) -> Tensor:
+                name, bias = biases.get(site, ("", None))
+                gated = None if rules.direct else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias)
+                return tensor if gated is None else gated(tensor)
+
+            constant = Constant(rules.attention, rules.norms, rules.feed_forward)
+            mixed = mixer.mix(read.pop("x").to(self.model.working_dtype), constant, change)
+            made = einsum(mixed.z, mixer.attention.w_o, "batch pos head e, head e d -> batch pos d")
+            at_output = cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.b_O")), mixer.attention.b_o)
+            made = made + mixer.attention.b_o
+            return cache.carry(module, y, made if at_output is None else at_output(made))
+
+        self.fittings.reading(layer, "mixed", partial(read.__setitem__, "x"))
+        self.fittings.before(layer.branch_output_name("attn"), form)
 
     def _at_input(self, module: str, receive: Change) -> None:
         if self.on_bridge:
@@ -410,7 +449,7 @@ class _Linearised:
         read: dict[str, Tensor] = {}
         for site, name in layer.router_sites.items():
             if site == "routing":
-                self.fittings.routing(layer, partial(read.__setitem__, site))
+                self.fittings.reading(layer, site, partial(read.__setitem__, site))
             else:
                 self.fittings.after(name, partial(read.__setitem__, site))
         mlp = layer.name("mlp")

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.attention import shown
@@ -27,7 +27,7 @@ from tl_ffblock.layer.records import Block, LayerRecord
 from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Normalise
 
 RecordHandler: TypeAlias = Callable[[LayerRecord], None]
-_OPTIONAL = ("pre", "pre_linear", "post", "query", "key")
+_OPTIONAL = ("pre", "pre_linear", "post", "query", "key", "taps", "constant")
 
 
 @dataclass(frozen=True)
@@ -201,8 +201,10 @@ def collecting(
         collectors = [_Collector(model, spec, layer, done, records) for layer in spec.layers]
         inside = _hook_points_inside(model) if watch else []
         for collector in collectors if watch else ():
-            pattern = model.hook_point(collector.names["pattern"])
-            fit(model.hook_point(model.layers[collector.layer].values_name).register_forward_pre_hook(collector.attend))
+            pattern = None
+            if "pattern" in collector.names:
+                pattern, values = (model.hook_point(name) for name in (collector.names["pattern"], model.layers[collector.layer].values_name))
+                fit(values.register_forward_pre_hook(collector.attend))
             for point in inside[collector.layer]:
                 fit(Watch(point, partial(collector.mark_edited, of_pattern=point is pattern)))
         fit(LastCallback(model.hook_point(model.layers[spec.layers[0]].sites["resid_pre"]), records.forget))
@@ -210,11 +212,9 @@ def collecting(
         for collector in collectors:
             for site, name in collector.names.items():
                 receive = partial(collector.receive, site)
-                of_router = site == "routing"
                 fit(
-                    model.layers[collector.layer].on_routing(receive)
-                    if of_router
-                    else LastCallback(model.hook_point(name), receive)
+                    model.layers[collector.layer].on_module(site, receive)
+                    or LastCallback(model.hook_point(name), receive)
                 )
         stack.enter_context(shown(model, pattern=True, rows=spec.rows if by_rows else None, by_rows=by_rows))
         yield records
@@ -239,6 +239,8 @@ def _hook_points_inside(model: Model) -> list[list[HookPoint]]:
 def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tensor], *, edited: bool) -> LayerRecord:
     """Record of a layer from its sites; gains are applied to norm outputs that were read before them."""
     block, resid_pre = layer.read(spec.dtype), tensors["resid_pre"]
+    if layer.is_recurrent:
+        tensors = {**tensors, **_mixed(layer, spec, tensors["mixed"])}
     batch, positions = resid_pre.shape[:2]
     every_row = torch.arange(positions, device=resid_pre.device).expand(batch, positions)
     queries = every_row if spec.rows is None else spec.rows.to(resid_pre.device)
@@ -253,11 +255,21 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(layer, block, tensors, spec.rows),
-        gate=layer.gate(tensors["gate"]) if "gate" in tensors else None,
+        gate=layer.gate(tensors["gate"]) if "gate" in tensors and not layer.is_recurrent else tensors.get("gate"),
         routing=layer.routing_weights(tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},
     )
+
+
+@torch.no_grad()
+def _mixed(layer: BoundLayer, spec: CaptureSpec, x: Float[Tensor, "batch pos d"]) -> dict[str, Tensor]:
+    """Pattern, values, gate and taps of a mixer without a softmax, from its input; those of queries at the requested rows."""
+    mixed, rows = layer.mixer(spec.dtype).mix(x.detach().to(spec.dtype)), spec.rows
+    made = {"pattern": select_rows("pattern", mixed.pattern, rows, (x.shape[0], x.shape[1])), "value": mixed.value}
+    of_queries = {"gate": mixed.gate, "constant": mixed.constant}
+    made |= {name: _rows_of(tensor.flatten(2), rows).unflatten(-1, tensor.shape[2:]) for name, tensor in of_queries.items() if tensor is not None}
+    return made if mixed.taps is None else {**made, "taps": mixed.taps}
 
 
 def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:
@@ -310,7 +322,7 @@ def select_rows(site: str, tensor: Tensor, rows: Tensor | None, size: tuple[int,
                 "at a time. Set chunk_size_feed_forward to 0."
             )
         tensor = tensor.reshape(*size, tensor.shape[-1])
-    if rows is None or site in ("value", "key", "resid_pre"):  # these have all positions
+    if rows is None or site in ("value", "key", "resid_pre", "mixed"):  # these have all positions
         return tensor.clone() if copy else tensor
     return _rows_of(tensor.flatten(2), rows).reshape(*rows.shape, *(heads or tensor.shape[2:]))
 

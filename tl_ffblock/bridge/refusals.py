@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from tl_ffblock.bridge.families import FAMILIES, supported
+from tl_ffblock.bridge.mixers import MIXERS
 from tl_ffblock.bridge.offloaded import has_lost_weights, weight_on_device
 from tl_ffblock.errors import InputError, UnsupportedModelError
 
@@ -100,8 +101,8 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
     ),
 )
 _FORMER_DISABLE = "gradient_checkpointing_disable"
-# Modules of layers that mix tokens without an attention pattern.
-_FOREIGN = {"linear_attn", "mixer", "mamba", "ssm", "time_mix", "short_conv", "conv"}
+# Modules of layers that mix tokens in a form that is not known.
+_FOREIGN = {"ssm", "time_mix", "short_conv"}
 
 
 def refuse(model: Any, architecture: str) -> None:
@@ -185,13 +186,15 @@ def _reasons(model: Any, architecture: str) -> Iterator[str]:
 
 def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     children = {name for name, _ in block.named_children()}
-    foreign = sorted(children & _FOREIGN)
-    if foreign or "attn" not in children:
+    foreign, mixers = sorted(children & _FOREIGN), children & {"attn", *MIXERS}
+    if foreign or not mixers:
         yield (
-            f"a {', '.join(foreign) or 'layer without attention'} mixes tokens without an attention pattern (state-space, "
-            "recurrent and hybrid models); expected layers of attention and feed-forward."
+            f"a {', '.join(foreign) or 'layer without attention'} mixes tokens in a form that is not known; expected attention, a gated "
+            "delta net, Mamba, Mamba-2 or a short convolution."
         )
-    if "mlp" not in children and not attn_only:
+    if len(mixers) > 1:
+        yield f"it has {' and '.join(sorted(mixers))} in parallel, which is not a known block form."
+    if "mlp" not in children and not attn_only and mixers == {"attn"}:
         yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
     experts = getattr(getattr(block, "mlp", None), "original_component", None)
     if hasattr(experts, "router") and not hasattr(experts, "experts"):
@@ -228,7 +231,7 @@ def _unused_epsilons(model: Any, architecture: str) -> Iterator[str]:
 
 def _processed_sinks(model: Any) -> bool:
     # gpt_oss in compatibility mode with processing, or as a HookedTransformer with folded weights.
-    cfg, attention = model.cfg, model.blocks[0].attn
+    cfg, attention = model.cfg, next((block.attn for block in model.blocks if hasattr(block, "attn")), None)
     folded = getattr(model, "_weights_processed", False) or str(getattr(cfg, "normalization_type", "")).endswith("Pre")
     sinks = hasattr(getattr(attention, "original_component", attention), "sinks") or _option(cfg, "use_attention_sinks")
     return bool(folded and sinks)

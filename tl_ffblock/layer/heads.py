@@ -105,6 +105,8 @@ def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
         pattern=record.pattern[chosen],
         value=record.head_values[:, chosen],
         gate=None if record.gate is None else record.gate[:, chosen],
+        taps=None if record.taps is None else record.taps[:, chosen],
+        constant=None,
         query=None,
         key=None,
         edited=False,

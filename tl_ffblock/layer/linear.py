@@ -166,10 +166,15 @@ def value_constant(record: LayerRecord, value_bias: str) -> Float[Tensor, "head 
 
 
 def attention_bias(record: LayerRecord, constant: Float[Tensor, "head d_head"]) -> Float[Tensor, "query d"]:
-    """Bias part of attention: `sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O` (eq. 21)."""
+    """Bias part of attention: `sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O` (eq. 21), and the record's constant."""
     weights = record.block.attention
     written = einsum(constant, weights.w_o, "head d_head, head d_head d -> head d")
-    return einsum(record.pattern_sums, written, "head query, head d -> query d") + weights.b_o
+    bias = einsum(record.pattern_sums, written, "head query, head d -> query d") + weights.b_o
+    return bias if record.constant is None else bias + _written(record.constant, weights.w_o)
+
+
+def _written(z: Float[Tensor, "query head e"], w_o: Float[Tensor, "head e d"]) -> Float[Tensor, "query d"]:
+    return einsum(z, w_o, "query head e, head e d -> query d")
 
 
 def normalise(parts: Parts, norm: Norm, scale: Float[Tensor, "query 1"]) -> Parts:
@@ -305,7 +310,8 @@ class LinearLayer:
         match operation:
             case Attend():
                 z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
-                return einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o
+                z = z if record.constant is None else z + record.constant
+                return _written(z, attention.w_o) + attention.b_o
             case Add(left, right):
                 return record.tensor(left) + record.tensor(right)
             case Normalise(of, name):

@@ -305,6 +305,10 @@ class LayerRecord:
     gate: Float[Tensor, "*batch query head gated"] | None = None
     """Gate of attention, by which every query multiplies its weighted values before W_O, one number for each channel of a head or one
     for all (gated attention, arXiv 2505.06708); a constant of the linearised layer, like the pattern."""
+    taps: Float[Tensor, "*batch key head d_head tap"] | None = None
+    """Of a mixer with a convolution (mixers.py): factor with which the value t positions before a key is part of the key's."""
+    constant: Float[Tensor, "*batch query head d_head"] | None = None
+    """Of a mixer with a convolution: part of the weighted values that no token contributes, before the gate."""
     routing: Float[Tensor, "*batch query expert"] | None = None
     """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
@@ -353,31 +357,41 @@ class LayerRecord:
         return z if self.gate is None else z * self.gate
 
     @property
+    def is_by_channel(self) -> bool:
+        """Whether weights of source tokens differ between channels of a head, by a gate or a convolution."""
+        return self.gate is not None or self.taps is not None
+
+    @property
     def by_channel(self) -> "LayerRecord":
-        """The same layer without a gate, which becomes part of the pattern; itself without one.
+        """The same layer without gate and convolution, which become part of the pattern; itself without them.
 
         A channel e of a head is then a head of its own, of width 1, whose weights have any sign:
 
-            sum_j P_ij (g_i * v_j) W_O = sum_e sum_j (P_ij g_ie) v_je W_O[e]
+            sum_j P_ij (g_i * v_j) W_O = sum_e sum_s (g_ie sum_t P_i,s+t k_s+t,te) u_se W_O[e]
 
-        A gate of one number per head leaves heads as they are. Queries and keys are omitted.
+        with v_j = sum_t k_jt * u_j-t. A gate of one number per head leaves heads as they are. Queries and keys are omitted.
         """
-        return self if self.gate is None else self._by_channel
+        return self._by_channel if self.is_by_channel else self
 
     @cached_property
     def _by_channel(self) -> "LayerRecord":
-        assert self.gate is not None
-        attention, width = self.block.attention, self.gate.shape[-1]
+        attention, constant = self.block.attention, self.constant
         shared = len(attention.w_o) // len(attention.w_v)
-        channels = rearrange(self.gate, "query head e -> head e query 1") * self.pattern[:, None]
+        channels = self.pattern[:, None]
+        if self.gate is not None:
+            channels = rearrange(self.gate, "query head e -> head e query 1") * channels
+            constant = None if constant is None else constant * self.gate
+        if self.taps is not None:
+            channels = _convolved(channels, self.taps)
         value, w_o = self.head_values, attention.w_o
         w_v, b_v = (tensor.repeat_interleave(shared, dim=0) for tensor in (attention.w_v, attention.b_v))
-        if width > 1:
+        if channels.shape[1] > 1:
             value, w_o = rearrange(value, "key head e -> key (head e) 1"), rearrange(w_o, "head e d -> (head e) 1 d")
             w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
+            constant = None if constant is None else rearrange(constant, "query head e -> query (head e) 1")
         block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v))
-        pattern = channels.flatten(0, 1)
-        return replace(self, block=block, pattern=pattern, value=value, gate=None, query=None, key=None)
+        without = dict.fromkeys(("gate", "taps", "query", "key"))
+        return replace(self, block=block, pattern=channels.flatten(0, 1), value=value, constant=constant, **without)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]
@@ -464,6 +478,18 @@ class LayerRecord:
             elif held[0] is not None:
                 changed[name] = change(axes, *held)
         return replace(self, **changed)
+
+
+def _convolved(
+    channels: Float[Tensor, "head #e query key"], taps: Float[Tensor, "key head e tap"]
+) -> Float[Tensor, "head e query key"]:
+    """Weights of values before a convolution: `sum_t P_i,s+t k_s+t,t`."""
+    n_keys, *_, n_taps = taps.shape
+    factors = rearrange(taps, "key head e tap -> tap head e 1 key")
+    made = channels * factors[0]
+    for tap in range(1, min(n_taps, n_keys)):
+        made[..., :-tap] += channels[..., tap:] * factors[tap, ..., tap:]
+    return made
 
 
 # Axes of every tensor field after the batch axis, from the field's annotation.

@@ -90,9 +90,10 @@ class Buffers:
 
     def gated_rows(self, record: LayerRecord) -> int:
         """Number of queries whose patterns by channel (`LayerRecord.by_channel`) fit the budget, at least one."""
-        assert record.gate is not None
-        budget = self.budget(record.gate.device).row_bytes
-        return max(1, budget // (record.gate[0].numel() * record.pattern.shape[-1] * record.gate.element_size()))
+        factors = record.gate if record.taps is None else record.taps[..., 0]
+        assert factors is not None
+        budget = self.budget(factors.device).row_bytes
+        return max(1, budget // (factors[0].numel() * record.pattern.shape[-1] * factors.element_size()))
 
     def reserve(self, key: Hashable, *shape: int, like: Tensor) -> Tensor:
         """Uninitialised memory of a shape, with the dtype and device of `like`."""
@@ -188,7 +189,7 @@ def stacks(records: Mapping[int, LayerRecord], buffers: Buffers, settings: Setti
 
 
 def _stays_alone(record: LayerRecord, settings: Settings) -> bool:
-    one = record.edited or settings.method == "captum" or record.gate is not None
+    one = record.edited or settings.method == "captum" or record.is_by_channel
     return one or not isinstance(record.block.feed_forward, FeedForward)
 
 

@@ -50,6 +50,9 @@ class BiasFactors:
     def of_attention(cls, record: LayerRecord, value_bias: str) -> "BiasFactors":
         """Bias part of attention: `sum_h rowsum(alpha[h,i]) constant[h] W_O[h] + b_O` (eq. 21)."""
         attention, constant = record.block.attention, value_constant(record, value_bias)
+        if record.constant is not None:  # heads are channels of width 1, each with a number of its own per query
+            weights = record.pattern_sums.T * constant[:, 0] + record.constant[..., 0]
+            return cls(weights, attention.w_o[:, 0]).plus(attention.b_o)
         written = einsum(constant, attention.w_o, "head e, head e d -> head d")
         return cls(record.pattern_sums.T, written).plus(attention.b_o)
 

@@ -532,7 +532,7 @@ def norms_of_stack(
     """
     if settings.method == "captum":
         norms = norms_of_vectors(stack.record, settings, scopes)
-    elif stack.record.gate is not None and len(stack.record.queries) > (rows := buffers.gated_rows(stack.record)):
+    elif stack.record.is_by_channel and len(stack.record.queries) > (rows := buffers.gated_rows(stack.record)):
         norms = _in_chunks(stack, settings, scopes, buffers, products, rows)
     else:
         of_pairs = NormsOfPairs(stack, settings, scopes, buffers, products.product)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, scored_heads
+from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, of_heads, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.token_maps import AttentionScores, TokenMaps
@@ -221,12 +221,13 @@ def value_norms(record: LayerRecord) -> Float[Tensor, "head key"]:
 
 def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
     """`alpha ||v W_O||` of one sequence's record [head query key]."""
-    if record.gate is None:
+    if not record.is_by_channel:
         return record.pattern * value_norms(record)[:, None]
-    w_o, by_head = record.block.attention.w_o, []
-    for head, pattern in enumerate(record.pattern):
-        gated = record.gate[:, head, None] * record.head_values[None, :, head]
-        by_head.append(pattern * (gated @ w_o[head]).norm(dim=-1))
+    by_head = []
+    for head in range(len(record.pattern)):
+        of_head = of_heads(record, [head]).by_channel
+        z = einsum(of_head.pattern, of_head.value, "head query key, key head e -> query key head e")
+        by_head.append((z.flatten(2) @ of_head.block.attention.w_o.flatten(0, 1)).norm(dim=-1))
     return torch.stack(by_head)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 import torch
-from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
@@ -37,6 +36,7 @@ from tl_ffblock.bridge.traced import (
     with_gradients,
 )
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
+from tl_ffblock.layer.mixers import token_edges
 from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import on_cpu
 from tl_ffblock.metrics import Metric
@@ -59,6 +59,8 @@ KEEPS: dict[Part, tuple[str, ...]] = {
     "graph": ("z", "z_made", "value", "pattern", "mlp_out", "ff_in"),
 }
 """By value of `of`: the tensors of a layer that are cached for it."""
+_MIXING = ("pattern", "value", "taps", "offset")
+"""Tensors of a layer by which it mixes tokens."""
 
 
 class ForwardOptions(TypedDict, total=False):
@@ -391,7 +393,7 @@ class Shares:
         if "mlps" in self.of:
             yield "mlps", torch.stack([self._cut(self.whole["mlps", layer]) for layer in layers])
         if ("heads", 0) in self.whole:
-            yield "heads", torch.stack([self._cut(self.whole["heads", layer]).T for layer in layers])
+            yield "heads", stacked_heads([self._cut(self.whole["heads", layer]).T for layer in layers])
         if {"edges", "masking"} & set(self.of):
             yield from self._by_keys(layers).items()
         if "graph" in self.of:
@@ -419,7 +421,8 @@ class Shares:
         for index in range(len(edges)) if "masking" in self.of else ():
             of_prompt = replace(self, index=index)
             own, weights = of_prompt.cells(edges), of_prompt.cells(pattern)
-            yield (f"masking.{index}", layer), lost_by_masking(weights, own, self.run.settings.rtol)
+            softmax = not self.run.model.layers[layer].is_recurrent
+            yield (f"masking.{index}", layer), lost_by_masking(weights, own, self.run.settings.rtol, softmax=softmax)
             z, by_z = (held["z", layer].detach() for held in (self.traced.cache.kept, self.back.kept))
             if "edges" not in self.of:
                 shares = self.traced.batch.own(index, (z * by_z).sum(dim=-1)).to(own)
@@ -444,8 +447,8 @@ class Shares:
             as_made = ("z_made", layer) not in self.traced.cache.kept  # no user hook at z
             if "edges" in self.of:
                 edges = self.cells(take(("edges", layer)))
-                table = found.setdefault("edges", edges.new_empty(len(layers), *edges.shape))
-                table[layer] = edges
+                shape = len(layers), self.run.model.n_heads, *edges.shape[1:]
+                found.setdefault("edges", edges.new_zeros(shape))[layer, : len(edges)] = edges
                 if as_made:
                     self.edge_errors.append(edge_errors(edges, self._cut(self.whole["heads", layer]).T))
             elif as_made:
@@ -469,16 +472,21 @@ class Shares:
         Summed over keys, edges give the attribution to z_i. The cached pattern is freed: its size is quadratic in the tokens.
         """
         kept, dtype = self.traced.cache.kept, self.run.settings.dtype
-        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
-        # z has no axis of heads before its HookPoint converts it.
-        gradient = self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1).to(dtype))
-        value = kept["value", layer].detach().to(dtype)
-        value = value.repeat_interleave(gradient.shape[2] // value.shape[2], dim=2)
-        edges = einsum(gradient, value, "batch query head e, batch key head e -> batch head query key")
-        pattern = kept["pattern", layer].detach().to(edges)
+        gradient = self._by_weighted(layer).to(dtype)
+        tensors = {name: held.detach().to(dtype) for name in _MIXING if (held := kept.get((name, layer))) is not None}
+        value, pattern, taps = _of_heads(tensors["value"], gradient), tensors["pattern"], tensors.get("taps")
+        edges = token_edges(pattern, gradient, value, taps)
+        if "offset" in tensors:
+            edges += token_edges(pattern, gradient, tensors["offset"], None)
         if "graph" not in self.of:
             del kept["pattern", layer]
-        return edges.mul_(pattern), pattern
+        return edges, pattern
+
+    def _by_weighted(self, layer: int) -> Float[Tensor, "batch query head e"]:
+        """Derivative by the weighted values before the gate, with z before any user hook."""
+        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
+        # z has no axis of heads before its HookPoint converts it.
+        return self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.layers[layer].n_heads, -1))
 
     def _gated(self, layer: int, by_z: Float[Tensor, "batch query head e"]) -> Float[Tensor, "batch query head e"]:
         """Derivative by the weighted values before the gate of attention, from that by z."""
@@ -497,11 +505,14 @@ class Shares:
         inputs, outputs, shifts = torch.zeros(3, len(layers), n, dtype=dtype)
         for layer in layers:
             block = self.run.model.layers[layer].read(dtype)
-            pattern, gradient, value = self._attention(layer)
+            tensors, gradient = self._attention(layer)
+            pattern, value = tensors["pattern"], tensors["value"]
             constant = block.value_constant.to(value)
-            by_key = einsum(gradient, value - constant, "query head e, key head e -> head query key")
-            edges[layer] = pattern * by_key
-            biases[layer] = pattern.sum(dim=-1) * einsum(gradient, constant, "query head e, head e -> head query")
+            own = token_edges(pattern, gradient, value - constant, tensors.get("taps"))
+            whole = token_edges(pattern, gradient, value, tensors.get("taps")).sum(dim=-1)
+            if "offset" in tensors:
+                whole += token_edges(pattern, gradient, tensors["offset"], None).sum(dim=-1)
+            edges[layer, : len(own)], biases[layer, : len(own)] = own, whole - own.sum(dim=-1)
             if ("ff_in", layer) in self.back.kept:
                 read, by_read = self._positions("ff_in", layer)
                 shift = read.new_zeros(read.shape[-1]) if block.ff_norm is None else block.ff_norm.shift.to(read)
@@ -536,23 +547,30 @@ class Shares:
                 own["mlp"][layer] += shifts[layer]
         return {f"own.{owner}": shares for owner, shares in own.items()}
 
-    def _attention(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Pattern [head query key], the derivative by z [query head d_head] and values [key head d_head]."""
-        kept = self.traced.cache.kept
-        by_z = self.back.kept.get(("z_made", layer), self.back.kept["z", layer])
-        # z has no axis of heads before its HookPoint converts it.
-        gradient = self._cut(self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.n_heads, -1)))
-        value = self._cut(kept["value", layer])
-        value = value.repeat_interleave(gradient.shape[1] // value.shape[1], dim=1)
+    def _attention(self, layer: int) -> tuple[dict[str, Tensor], Tensor]:
+        """Tensors by which a layer mixes tokens, and the derivative by the weighted values [query head d_head]."""
+        kept, gradient = self.traced.cache.kept, self._cut(self._by_weighted(layer))
+        tensors = {name: self._cut(kept[name, layer]) for name in _MIXING if name != "pattern" and (name, layer) in kept}
+        tensors["value"] = _of_heads(tensors["value"], gradient)
         pattern = kept["pattern", layer].detach()[self.index].to(gradient)
         real = self.traced.batch.real(self.index)
-        return pattern if real is None else pattern[:, real][:, :, real], gradient, value
+        return {**tensors, "pattern": pattern if real is None else pattern[:, real][:, :, real]}, gradient
 
     def _positions(self, name: str, layer: int) -> tuple[Float[Tensor, "pos d_model"], Float[Tensor, "pos d_model"]]:
         """A cached tensor of a layer and the derivative by it. Tensors of experts have no batch axis."""
         held = (self.traced.cache.kept[name, layer], self.back.kept[name, layer])
         first, second = (self._cut(tensor.reshape(*self.traced.cache.size, -1)) for tensor in held)
         return first, second
+
+
+def _of_heads(value: Float[Tensor, "... key kv_head e"], like: Float[Tensor, "... query head e"]) -> Tensor:
+    return value.repeat_interleave(like.shape[-2] // value.shape[-2], dim=-2)
+
+
+def stacked_heads(tables: Sequence[Float[Tensor, "head ..."]]) -> Float[Tensor, "layer head ..."]:
+    """Tables of all layers; layers with fewer heads have zeros for the others."""
+    n_heads = max(map(len, tables))
+    return torch.stack([torch.cat([each, each.new_zeros(n_heads - len(each), *each.shape[1:])]) for each in tables])
 
 
 def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "head query"]) -> Float[Tensor, " two"]:
@@ -562,7 +580,7 @@ def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "h
 
 
 def lost_by_masking(
-    pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float
+    pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float, *, softmax: bool = True
 ) -> Float[Tensor, " key"]:
     """Estimated fall of a target through one layer's heads if no other token attends to a key: see `Attribution.masking`.
 
@@ -570,12 +588,15 @@ def lost_by_masking(
         pattern: Attention pattern P.
         edges: `P_ij <g_i, v_j>`.
         rtol: Tolerance for rows of P that sum to 1. If the difference is larger, it is the weight of an attention sink.
+        softmax: Whether the other weights of a row grow as one is masked. In a recurrence they stay.
     """
+    others = 1 - torch.eye(len(edges[0]), dtype=edges.dtype, device=edges.device)
+    if not softmax:
+        return (edges * others).sum(dim=(0, 1))
     sink = 1 - pattern.sum(dim=-1, keepdim=True)
     weights, kept = _without_each(pattern) + sink * (sink > rtol), _without_each(edges)
     # A head that attends only to this key loses its whole output.
     lost = edges.sum(dim=-1, keepdim=True) - torch.where(weights > 0, kept / weights, 0.0)
-    others = 1 - torch.eye(len(lost[0]), dtype=lost.dtype, device=lost.device)
     return (lost * (pattern > 0) * others).sum(dim=(0, 1))
 
 

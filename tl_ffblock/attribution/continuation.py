@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_run
+from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_run, stacked_heads
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
@@ -279,7 +279,7 @@ def _rows(
     found = {
         "values": values,
         "first_order": (gradient * read).sum(dim=1),
-        "heads": torch.stack(by_head, dim=1),
+        "heads": stacked_heads([table.T for table in by_head]).permute(2, 0, 1),
         **_summed(run, traced, back),
     }
     return {name: numbers_of.to(run.settings.dtype).cpu() for name, numbers_of in found.items()}

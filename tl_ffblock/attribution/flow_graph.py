@@ -167,7 +167,8 @@ def _drawn(run: Run, shared: list[Propagated], draft: Draft, pruning: Pruning) -
 
     def draw(record: LayerRecord, _: int) -> float:
         by, by_read, error = _derivatives(LinearLayer(record, run.settings), shared, draft.position)
-        weights = run.model.layers[record.layer].query_keys(record.resid_pre.dtype, exact=False)
+        bound = run.model.layers[record.layer]
+        weights = None if bound.is_recurrent else bound.query_keys(record.resid_pre.dtype, exact=False)
         if output[0] < 0:
             x = record.resid_pre[draft.position]
             name = f"L{record.layer}.resid"

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run, read_parts
+from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run, read_parts, stacked_heads
 from tl_ffblock.attribution.average_shares import (
     BETWEEN,
     Averages,
@@ -636,7 +636,7 @@ def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[E
         return rows(name, layer).sum(dim=-1).cpu()
 
     by_kind = {
-        kind: torch.stack([of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]) for kind in kinds
+        kind: (stacked_heads if kind in _BY_HEAD else torch.stack)([of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]) for kind in kinds
     }
     with_neurons = [layer for layer in range(n_layers) if ("post", layer) in products]
     return {

@@ -37,6 +37,7 @@ from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
 from tl_ffblock.bridge.linearised import token_embedding_name
+from tl_ffblock.bridge.layers import BoundLayer
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import positions as numbers_of
@@ -142,6 +143,9 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
     inside = attends_inside(model)
     for number, pairs in hidden.items():
         layer = model.layers[number]
+        if layer.is_recurrent:
+            hooks += _without_writes(model, layer, pairs)
+            continue
         refusal = partial(_refusal, model, f"layer {number}", called, instead)
         if inside:
             hooks.append((layer.name("attn.hook_in"), partial(_mask_inside, model, number, pairs, refusal)))
@@ -151,10 +155,28 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
     return hooks
 
 
+def _without_writes(model: Model, layer: BoundLayer, hidden: Hidden) -> list[RunHook]:
+    """Hooks that remove what masked keys write to a mixer without a softmax; decays and other writes are as in the run."""
+    read: list[Tensor] = []
+
+    def enter(x: Tensor, hook: object = None) -> None:
+        read.append(x)
+
+    def leave(y: Tensor, hook: object = None) -> Tensor:
+        mixer, x = layer.mixer(model.working_dtype), read.pop().to(model.working_dtype)
+        every_head = x.new_empty(len(x), 1, x.shape[1], x.shape[1])
+        return mixer.output(mixer.mix(x, hidden=_pairs_of(hidden, every_head))).to(y)
+
+    return [(layer.sites["mixed"], enter), (layer.sites["whole.Attn"], leave)]
+
+
 def attends_inside(model: Model) -> bool:
     """Whether attention is Hugging Face's module, so that HookPoints have scores and pattern after their use."""
+    softmax = [layer for layer in model.layers if not layer.is_recurrent]
+    if model.memory.attends_inside is None and not softmax:
+        model.memory.attends_inside = False
     if model.memory.attends_inside is None:
-        first, fired = model.layers[0], list[str]()
+        first, fired = softmax[0], list[str]()
         seen = [
             (name, lambda _, hook, name=name: fired.append(name))
             for name in (first.sites["pattern"], first.values_name)
@@ -279,7 +301,8 @@ class ResumedRuns:
         self._starts = starts
         self._prefix: tuple[int, dict[int, int], Any] | None = None
         """Length of the last prefix, row of each prompt in its batch, and its keys and values."""
-        possible = resume and any(starts) and model.family.causal and model.api == "TransformerBridge"
+        recurrent = any(layer.is_recurrent for layer in model.layers)  # whose edits need the whole prompt
+        possible = resume and any(starts) and model.family.causal and model.api == "TransformerBridge" and not recurrent
         self.resumes: bool = possible and self._reproduces(clean)
         """Whether forward passes start at their edit; otherwise `start` of `logits` must be 0."""
 
@@ -429,7 +452,9 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
     if kind == "residual" and layer == model.n_layers:
         return model.output_name
     bound, order = model.layers[layer], model.family.order
-    if kind in _OF_HEADS:
+    if kind == "head":
+        name = bound.values_name
+    elif kind in _OF_HEADS:
         name = bound.name(f"attn.{_OF_HEADS[kind]}")
     elif kind == "residual":
         name = bound.sites["resid_pre"]

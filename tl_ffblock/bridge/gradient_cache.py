@@ -19,6 +19,7 @@ from tl_ffblock.bridge.layers import BoundLayer
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import CaptureError
 from tl_ffblock.layer.linear import added, carried, scaled
+from tl_ffblock.layer.mixers import Mixed
 from tl_ffblock.layer.records import on_cpu
 
 Kind: TypeAlias = Literal["token", "position", "token type", "residual", "bias", "edit"]
@@ -89,6 +90,12 @@ class GradientCache:
             return bound.restored(name, own, x)
 
         return change
+
+    def keep_mixed(self, layer: int, mixed: Mixed) -> None:
+        """Cache the coefficients of a mixer without a softmax, like a pattern, if they are asked for."""
+        if {"value", "pattern"} <= self.keeps:
+            found = {name: getattr(mixed, name) for name in ("pattern", "value", "gate", "taps", "offset")}
+            self.kept |= {(name, layer): tensor.detach() for name, tensor in found.items() if tensor is not None}
 
     def measured(self, place: Place) -> Callable[[Tensor], Tensor]:
         """A callback that multiplies a tensor by a gate of ones."""

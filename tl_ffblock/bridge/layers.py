@@ -162,6 +162,11 @@ class BoundLayer:
         """Whether its tokens are mixed without a softmax."""
         return self.mixes != "attn"
 
+    @cached_property
+    def n_heads(self) -> int:
+        """Number of heads."""
+        return len(self.mixer(torch.float32).attention.w_o) if self.is_recurrent else int(self.hooked.cfg.n_heads)
+
     def mixer(self, dtype: torch.dtype) -> Mixer:
         """Weights of a mixer without a softmax.
 
@@ -189,7 +194,12 @@ class BoundLayer:
         return self.name("attn.hook_q_gate") if getattr(self.hooked.cfg, "gated_q_proj", False) else None
 
     def gate(self, tensor: Float[Tensor, "batch pos _"]) -> Float[Tensor, "batch pos head gated"]:
-        """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides."""
+        """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides.
+
+        That of a mixer without a softmax has no HookPoint and is itself.
+        """
+        if self.is_recurrent:
+            return tensor
         soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")  # which computes it in float32
         made = nn.functional.softplus(tensor.float()).to(tensor) if soft else tensor.sigmoid()
         return made.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
@@ -249,8 +259,13 @@ class BoundLayer:
 
     @property
     def values_name(self) -> str:
-        """HookPoint of z, the weighted values before the output matrix; edits there have an effect in every model."""
-        return self.name("attn.hook_z")
+        """HookPoint of z, the weighted values before the output matrix; edits there have an effect in every model.
+
+        A delta net has none of this name.
+        """
+        if not self.is_recurrent:
+            return self.name("attn.hook_z")
+        return self.name(f"{self.mixes}.{'out' if self.mixes == 'conv' else 'out_proj'}.hook_in")
 
     @property
     def ff_input_name(self) -> str:
@@ -785,6 +800,11 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if attention has no W_Q and W_K by head, or for a gate.
         """
+        if self.is_recurrent:
+            raise UnsupportedModelError(
+                f"{self.where}: its tokens are mixed without a softmax, so there are no queries and keys with edges of their own. Use "
+                "estimates or patches of heads, without edges."
+            )
         attn = self.block.attn
         if exact and self.gate_name is not None:
             raise UnsupportedModelError(

@@ -32,7 +32,6 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
-from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
@@ -235,7 +234,7 @@ class _Linearised:
         for site, name in self._sites(layer, hidden=hidden).items():
             if site in cache.keeps or (site == "gate" and "value" in cache.keeps):
                 after(name, cache.keep(site, number, layer))
-        if "z_made" in cache.keeps and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
+        if "z_made" in cache.keeps and not layer.is_recurrent and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
             self.fittings.before(layer.values_name, cache.keep("z_made", number, layer))
         if layer.has_feed_forward:
             if "ff_in" in cache.keeps:
@@ -342,15 +341,20 @@ class _Linearised:
             }
 
             def change(site: MixerSite, tensor: Tensor) -> Tensor:
+                if site == "z":
+                    z = tensor.detach().requires_grad_() if rules.direct else tensor
+                    if "z" in cache.keeps:
+                        cache.keep("z", number)(z)
+                    return z
                 name, bias = biases.get(site, ("", None))
                 gated = None if rules.direct else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias)
                 return tensor if gated is None else gated(tensor)
 
             constant = Constant(rules.attention, rules.norms, rules.feed_forward)
             mixed = mixer.mix(read.pop("x").to(self.model.working_dtype), constant, change)
-            made = einsum(mixed.z, mixer.attention.w_o, "batch pos head e, head e d -> batch pos d")
+            cache.keep_mixed(number, mixed)
             at_output = cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.b_O")), mixer.attention.b_o)
-            made = made + mixer.attention.b_o
+            made = mixer.output(mixed)
             return cache.carry(module, y, made if at_output is None else at_output(made))
 
         self.fittings.reading(layer, "mixed", partial(read.__setitem__, "x"))

@@ -145,7 +145,7 @@ class Model:
     @property
     def n_heads(self) -> int:
         """Number of attention heads of a layer."""
-        return int(self.hooked.cfg.n_heads)
+        return max(layer.n_heads for layer in self.layers)
 
     @property
     def output_name(self) -> str:

@@ -38,6 +38,7 @@ from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.readout import Reading, read_out
 from tl_ffblock.errors import InputError, UnsupportedModelError, brief
 from tl_ffblock.graphs.graph import Component, Graph
+from tl_ffblock.layer.heads import of_heads
 from tl_ffblock.layer.linear import CANCELLED
 from tl_ffblock.layer.neurons import coefficient_rounding, coefficients, feed_forwards, neuron_name, neuron_values
 from tl_ffblock.layer.positions import whole_number
@@ -366,7 +367,8 @@ class LayerFlow:
 
     draft: Draft
     record: LayerRecord
-    query_keys: QueryKeyWeights
+    query_keys: QueryKeyWeights | None
+    """None if tokens are mixed without a softmax."""
     by: Mapping[str, Float[Tensor, "target d"]]
     by_read: Float[Tensor, "target d"]
     pruning: Pruning
@@ -439,7 +441,7 @@ class LayerFlow:
         read = draft.vectors[reads][0]
         node = self._node("qkv", ".qkv", "input of queries, keys and values")
         qkv = draft.sum(node, read, self.by_read, {reads: read})
-        z = record.gated(einsum(record.pattern, record.head_values, "head query key, key head e -> query head e"))[i]
+        z = record.rows(slice(i, i + 1)).z[0]
         written = einsum(z, record.block.attention.w_o, "head e, head e d -> head d")
         shown = largest(written.norm(dim=-1), self.pruning.heads)
         hidden = _hidden(len(written), shown)
@@ -452,6 +454,8 @@ class LayerFlow:
     def _head(self, qkv: int, head: int, written: Float[Tensor, " d"], by: Float[Tensor, "target d"]) -> int:
         """Add a head with its query, and the keys and values with the largest attention weights; returns the head's node."""
         draft, record, i, weights = self.draft, self.record, self.draft.position, self.query_keys
+        if weights is None:
+            return self._recurrent_head(qkv, head, written, by)
         attended, w_o = record.pattern[head, i], record.block.attention.w_o[head]
         from_read = einsum(draft.vectors[qkv][0], weights.w_q[head], weights.w_k[head], "d, d e, c e -> c")
         own = weights.w_k[head] @ weights.b_q[head]
@@ -475,6 +479,24 @@ class LayerFlow:
         node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=int(hidden.sum()))
         return draft.sum(node, written, by, self._written(written_by), rest=contributions[hidden].sum(dim=0))
 
+    def _recurrent_head(self, qkv: int, head: int, written: Float[Tensor, " d"], by: Float[Tensor, "target d"]) -> int:
+        """The same without queries and keys: source tokens with the largest contributions, and their effective attention."""
+        draft, i = self.draft, self.draft.position
+        own = of_heads(self.record.rows(slice(i, i + 1)), [head]).by_channel
+        contributions = einsum(own.pattern[:, 0], own.value, own.block.attention.w_o, "c key, key c e, c e d -> key d")
+        shown = largest(contributions.norm(dim=-1), self.pruning.values)
+        written_by: list[int] = []
+        for j in shown.tolist():
+            weight, words = float(self.record.pattern[head, i, j]), f"head {head}: value of {draft.labels[j]!r} at {j}"
+            node = self._node(
+                "value", f"H{head}.v", words, coefficient=weight, head=head, index=j, position=j
+            )
+            written_by.append(draft.scale(node, contributions[j], by, (qkv, weight, "attention")))
+        hidden = _hidden(len(contributions), shown)
+        rest = written - contributions[shown].sum(dim=0)  # with the bias of a convolution
+        node = self._node("head", f"H{head}", f"head {head}", head=head, unseen=int(hidden.sum()))
+        return draft.sum(node, written, by, self._written(written_by), rest=rest)
+
     def _read_at(self, j: int) -> Float[Tensor, " d"]:
         x, norm = self.record.resid_pre[j], self.record.block.attn_norm
         return x if norm is None else norm(x)
@@ -491,8 +513,9 @@ class LayerFlow:
         draft, record, by = self.draft, self.record, self.by[step.scope]
         attention = record.block.attention
         w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
-        constant = record.pattern.sum(dim=-1).T[..., None] * record.block.value_constant
-        constant = record.gated(constant)[draft.position].flatten()
+        of_query = record.rows(slice(draft.position, draft.position + 1)).by_channel
+        constant = of_query.pattern_sums.T[..., None] * of_query.block.value_constant
+        constant = (constant if of_query.constant is None else constant + of_query.constant)[0].flatten()
         shown = self.pruning.shown(coefficients, w_o.norm(dim=-1), self.pruning.rows)
         hidden = _hidden(len(coefficients), shown)
         rest, of_biases = (part[hidden] @ w_o[hidden] for part in (coefficients - constant, constant))

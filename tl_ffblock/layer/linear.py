@@ -309,9 +309,7 @@ class LinearLayer:
         record, attention = self.record, self.block.attention
         match operation:
             case Attend():
-                z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
-                z = z if record.constant is None else z + record.constant
-                return _written(z, attention.w_o) + attention.b_o
+                return _written(record.z, attention.w_o) + attention.b_o
             case Add(left, right):
                 return record.tensor(left) + record.tensor(right)
             case Normalise(of, name):

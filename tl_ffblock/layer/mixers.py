@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from einops import einsum, rearrange, repeat
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
@@ -110,9 +110,14 @@ class Mixed:
     gate: Float[Tensor, "batch query head d_head"]
     taps: Float[Tensor, "batch key head d_head tap"] | None
     """Factor with which the value t positions before j enters at j; None without a convolution."""
-    constant: Float[Tensor, "batch query head d_head"] | None
-    """Part of y that no token contributes: that of the convolution's bias."""
+    offset: Float[Tensor, "batch key head d_head"] | None
+    """Part of v that no token contributes: that of the convolution's bias."""
     z: Float[Tensor, "batch query head d_head"]
+
+    @property
+    def constant(self) -> Float[Tensor, "batch query head d_head"] | None:
+        """Part of y that no token contributes."""
+        return None if self.offset is None else _mixed(self.pattern, self.offset)
 
 
 @dataclass(frozen=True)
@@ -139,7 +144,11 @@ class Mixer(ABC):
         return None
 
     def mix(
-        self, x: Float[Tensor, "batch pos d"], constant: Constant = Constant(), change: Change = lambda _, x: x  # noqa: B008
+        self,
+        x: Float[Tensor, "batch pos d"],
+        constant: Constant = Constant(),  # noqa: B008 - frozen
+        change: Change = lambda _, tensor: tensor,
+        hidden: Bool[Tensor, "#batch #head query key"] | None = None,
     ) -> Mixed:
         """All tensors of one forward pass.
 
@@ -147,6 +156,7 @@ class Mixer(ABC):
             x: Input of the mixer, zero at padding.
             constant: What is detached from autograd's graph.
             change: Function of the name and tensor of values, convolved values before their silu, and z; returns what to continue with.
+            hidden: Pairs whose coefficient is set to zero.
         """
         coefficients = x.detach() if constant.coefficients else x
         u = change("value", self.attention.values(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
@@ -162,12 +172,17 @@ class Mixer(ABC):
         elif source is not None:
             taps = source[..., None]
         pattern = self.pattern(coefficients, v.detach() if constant.coefficients else v)
+        pattern = pattern if hidden is None else pattern.masked_fill(hidden, 0)
         y = _mixed(pattern, v)
         gate = self._factor(coefficients, y, constant)
-        bias = None if convolution is None or slope is None or convolution.bias is None else convolution.bias * slope
-        return Mixed(
-            pattern, u, gate, taps, None if bias is None else _mixed(pattern, bias).detach(), change("z", y * gate)
-        )
+        bias = None if convolution is None else convolution.bias
+        offset = None if bias is None or slope is None else (bias * slope).detach()
+        return Mixed(pattern, u, gate, taps, offset, change("z", y * gate))
+
+    def output(self, mixed: Mixed) -> Float[Tensor, "batch query d"]:
+        """`z W_O + b_O`."""
+        written = einsum(mixed.z, self.attention.w_o, "batch query head e, head e d -> batch query d")
+        return written + self.attention.b_o
 
     def _factor(self, x: Tensor, y: Tensor, constant: Constant) -> Float[Tensor, "batch query head d_head"]:
         gate = self.gate(x, y.detach() if constant.coefficients else y)
@@ -187,6 +202,23 @@ class Mixer(ABC):
             weight[:, :tap] = 0  # before the first token
             made.append(weight)
         return torch.stack(made, dim=-1)
+
+
+def token_edges(
+    pattern: Float[Tensor, "*batch head query key"],
+    by_z: Float[Tensor, "*batch query head e"],
+    value: Float[Tensor, "*batch key head e"],
+    taps: Float[Tensor, "*batch key head e tap"] | None,
+) -> Float[Tensor, "*batch head query key"]:
+    """`C_ij <v_j, df/dz_i>` for every source token: of a convolution, each tap goes to the token that it reads."""
+    if taps is None:
+        return einsum(by_z, value, "... query head e, ... key head e -> ... head query key").mul_(pattern)
+    edges, n_keys = torch.zeros_like(pattern), value.shape[-3]
+    for tap, factor in enumerate(taps.unbind(dim=-1)[:n_keys]):
+        read = value if tap == 0 else value.roll(tap, dims=-3)  # the factor is zero where this is a later token
+        made = einsum(by_z, factor * read, "... query head e, ... key head e -> ... head query key").mul_(pattern)
+        edges[..., : n_keys - tap] += made[..., tap:]
+    return edges
 
 
 def _delayed(x: Float[Tensor, "batch pos *more"], steps: int) -> Float[Tensor, "batch pos *more"]:

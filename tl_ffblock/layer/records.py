@@ -357,6 +357,13 @@ class LayerRecord:
         return z if self.gate is None else z * self.gate
 
     @property
+    def z(self) -> Float[Tensor, "query head d_head"]:
+        """Weighted values of every query, times its gate; before W_O."""
+        own, (n_heads, d_head, _) = self.by_channel, self.block.attention.w_o.shape
+        z = einsum(own.pattern, own.head_values, "head query key, key head e -> query head e")
+        return (z if own.constant is None else z + own.constant).reshape(-1, n_heads, d_head)
+
+    @property
     def is_by_channel(self) -> bool:
         """Whether weights of source tokens differ between channels of a head, by a gate or a convolution."""
         return self.gate is not None or self.taps is not None

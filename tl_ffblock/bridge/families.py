@@ -77,6 +77,14 @@ FAMILIES: list[Family] = [
     Family("Laguna", "pre_ln", ("LagunaForCausalLM",)),
     Family("Qwen3-Next", "pre_ln", ("Qwen3NextForCausalLM",)),
     Family("AFMoE", "sandwich", ("AfmoeForCausalLM",)),
+    Family("OLMo-Hybrid", "sandwich", ("OlmoHybridForCausalLM",)),
+    Family("Qwen3.5", "pre_ln", ("Qwen3_5ForCausalLM", "Qwen3_5MoeForCausalLM")),
+    Family("LFM2", "pre_ln", ("Lfm2ForCausalLM", "Lfm2MoeForCausalLM")),
+    Family("Bamba", "pre_ln", ("BambaForCausalLM",)),
+    Family("Jamba", "pre_ln", ("JambaForCausalLM",)),
+    Family("Granite-4", "pre_ln", ("GraniteMoeHybridForCausalLM",)),
+    Family("Mamba", "attn_only", ("MambaForCausalLM", "FalconMambaForCausalLM")),
+    Family("Mamba-2", "attn_only", ("Mamba2ForCausalLM",)),
     Family("GPT-NeoX", "parallel", ("GPTNeoXForCausalLM",)),
     Family("GPT-J", "parallel", ("GPTJForCausalLM",)),
     Family("CodeGen", "parallel", ("CodeGenForCausalLM",)),
@@ -157,6 +165,8 @@ def _own_configuration(cfg: Any) -> Family:
 def _structural(model: Any, architecture: str) -> Family:
     """Family of an architecture that is not in the table, with the order of its norms; the identities have to confirm it."""
     orders = {_order_of(block) for block in model.blocks}
+    if orders == {"pre_ln", "norm_after"}:
+        orders = {"sandwich"}  # of which each layer has two of the four norms
     if len(orders) != 1 or None in orders:
         norms = sorted({name for block in model.blocks for name, _ in block.named_children() if "ln" in name})
         raise UnsupportedModelError(

@@ -136,6 +136,10 @@ class BoundLayer:
         return f"{self.model} ({self.family.name}), layer {self.number}"
 
     @property
+    def _on_bridge(self) -> bool:
+        return self.api == "TransformerBridge"
+
+    @property
     def has_feed_forward(self) -> bool:
         """False for attention-only layers."""
         return self.family.order != "attn_only"
@@ -234,6 +238,8 @@ class BoundLayer:
 
     def _norm_name(self, norm: NormName) -> str | None:
         prefix, after = f"blocks.{self.number}.", "_post" if hasattr(self.block, "ln1_post") else ""
+        if self.order == "sandwich" and norm in ("attn_out_norm", "ff_out_norm") and not after and self._on_bridge:
+            return None  # in a model of which other layers have it
         match norm:
             case "attn_norm" | "mid_norm":
                 return f"{prefix}{_first_norm(self.block)}"
@@ -357,7 +363,7 @@ class BoundLayer:
                 silent = hasattr(self.block, "residual_contribution_scale") or self.is_recurrent
                 module = self.mixes if branch == "attn" else branch
                 name = self.name(f"{module}.hook_out" if norms or silent else f"hook_{branch}_out")
-            case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
+            case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm) if self.norm_modules[norm] is not None:
                 name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
             case Normalise(of, norm):
                 module = self.norm_modules[norm]

@@ -223,6 +223,7 @@ class Layer:
     ff_out: Tensor
     norms: Mapping[str, tuple[Norm, Tensor, Tensor]]  # role -> norm, its input, its output
     mid: Tensor | None = None  # input of the FF where no norm precedes it
+    multiplier: float = 1.0  # of both branches, where they are added
 
     def feed(self, parts: Tensor) -> Tensor:
         """Parts of the FF output."""
@@ -258,7 +259,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["attn_post"]
         attn = norm.split(attn, before)
         yield "AttnLn", attn, after
-    atb = attn + _diagonal(layer.x)
+    atb = layer.multiplier * attn + _diagonal(layer.x)
     yield "Atb", atb, before_ln2
     atb_ln = ln2.split(atb, before_ln2)
     yield "AtbLn", atb_ln, after_ln2
@@ -268,7 +269,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["ff_post"]
         ff = norm.split(ff, before)
         yield "AtbLnFfLn", ff, after
-    yield from _layer_output("AtbLnFfRes", ff + atb, layer)
+    yield from _layer_output("AtbLnFfRes", layer.multiplier * ff + atb, layer)
 
 
 def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
@@ -523,6 +524,7 @@ class _Run:
             ff_out=ff_out,
             norms=norms,
             mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
+            multiplier=getattr(self.config, "residual_multiplier", 1.0),
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:

@@ -76,7 +76,8 @@ _GRANITE = {
     "embedding_multiplier": 3.0,
     "attention_multiplier": 0.2,
     "logits_scaling": 2.0,
-}  # 12, 1/64 and 8 at Granite 3
+    "residual_multiplier": 0.4,
+}  # 12, 1/64, 8 and 0.22 at Granite 3
 
 _LATENT = {  # values narrower than queries, and another rank
     **_BASE,

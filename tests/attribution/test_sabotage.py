@@ -171,6 +171,7 @@ REFERENCE = (
     Fault("layer.linear.project", only("tokens"), "vectors", MISS),
     Fault("layer.linear.project", only("bias"), "vectors", MISS),
     Fault("layer.linear.weigh", every, "vectors", MISS, "mixtral"),
+    Fault("layer.linear.LinearLayer.multiplied", only("tokens"), "vectors", "scope Atb: contributions and bias differ", "granite"),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS, "llama"),
     Fault("layer.activations.Activation.coefficients", only("on_linear"), "vectors", MISS, "llama"),
@@ -197,6 +198,7 @@ OPTIMISED = (
     Fault("layer.fast.vector_norms.NormsOfPairs._of_head_sums", every, "maps", f"scope Attn: {NORMS_OF} token 2"),
     Fault("layer.fast.head_sums.HeadSum.__add__", only("residual"), "maps", "scope AtbLnFf: contributions and bias differ"),
     Fault("layer.fast.head_sums.HeadSum.normalised", only("scale"), "maps", "scope AtbLnFf: contributions and bias differ"),
+    Fault("layer.fast.head_sums.HeadSum.times", only("scale"), "maps", "scope AtbLnFf: contributions and bias differ", "granite"),
     Fault("layer.fast.head_sums.KeyGroup.weights", every, "maps", "scope AtbLnFfResLn: contributions and bias differ"),
     Fault("layer.fast.head_sums.KeyGroup.basis", every, "maps", "scope AtbFfResLn: contributions and bias differ", "bert"),
     Fault("layer.fast.vector_norms.PairRows._pack", every, "maps", "scope AtbLnFf: contributions and bias differ"),
@@ -246,6 +248,7 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer._scattered", every, "sum over experts of router weight x expert output", "minimax_m2"),
         ("bridge.layers.BoundLayer._with_shared", every, "sum over experts of router weight x expert output", "ernie4_5_moe"),
         ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
+        ("layer.records.Block.multiplier", every, "Attn + resid_pre = Atb", "granite"),
         ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )
 )

@@ -294,7 +294,7 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
         (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)
         assert (gradient is None) == (any_family in OFF_THE_WAY.get(name, ())), name
     scope = next(scope for scope in record.whole if scope.endswith("Ff"))
-    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2', 'Afmoe')) else 'hook_mlp_out'}"
+    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2', 'Afmoe', 'Granite')) else 'hook_mlp_out'}"
     (gradient,) = torch.autograd.grad(out, record.whole[scope], retain_graph=True)
 
     def nudged(step: float) -> float:

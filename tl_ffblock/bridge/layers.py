@@ -38,6 +38,7 @@ from tl_ffblock.layer.scopes import (
     PROGRAMS,
     Add,
     Attend,
+    Branch,
     Feed,
     Normalise,
     NormName,
@@ -52,7 +53,6 @@ _EXPERTS_ARGUMENTS = 4
 """Parameters of a forward function of experts: self, tokens, numbers of the chosen experts, their weights."""
 ExtraSite: TypeAlias = Literal["query", "key"]
 """Further tensors of a layer: queries and keys as attention multiplies them."""
-Branch: TypeAlias = Literal["attn", "mlp"]
 
 # HookPoints of a Post-LN block that differ from those of other blocks, by scope.
 _POST_LN_BRIDGE = {
@@ -307,7 +307,8 @@ class BoundLayer:
                 if norms and not on_bridge:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
-                # HookPoints of Granite's scaled branches do not fire; at a scale of 1 these have the same tensors.
+                # HookPoints of Granite's scaled branches have the terms of the residual stream, and fire only if hooks were there
+                # in the first forward pass; these have the modules' outputs.
                 silent = hasattr(self.block, "residual_contribution_scale")
                 name = self.name(f"{branch}.hook_out" if norms or silent else f"hook_{branch}_out")
             case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm):
@@ -428,6 +429,12 @@ class BoundLayer:
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
         return routing | shared
 
+    @cached_property
+    def multipliers(self) -> dict[Branch, float]:
+        """Factors of attention and feed-forward in their sums with the residual stream; empty if they are added as they are."""
+        factor = getattr(_inner(self.block), "residual_multiplier", 1.0)
+        return {} if factor == 1 else dict.fromkeys(get_args(Branch), float(factor))
+
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
         short = name.removeprefix(self.name(""))
@@ -456,6 +463,7 @@ class BoundLayer:
                     causal=self.family.causal,
                     attention=self._attention(dtype),
                     feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
+                    multipliers=self.multipliers,
                     **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
                 )
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:

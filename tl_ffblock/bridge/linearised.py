@@ -37,7 +37,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, edited_names
 from tl_ffblock.bridge.gradient_cache import EMBEDDING, END, Fittings, GradientCache, Kind, Place
-from tl_ffblock.bridge.layers import BoundLayer, Branch, has_norm
+from tl_ffblock.bridge.layers import BoundLayer, has_norm
 from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.offloaded import weights_on_device
@@ -46,7 +46,7 @@ from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
 from tl_ffblock.layer.records import FeedForward
-from tl_ffblock.layer.scopes import Normalise
+from tl_ffblock.layer.scopes import Branch, Normalise
 from tl_ffblock.signatures import strict
 
 RuleName: TypeAlias = Literal["path", "patching", "gradient"]

@@ -387,12 +387,10 @@ class LayerFlow:
                 case Add() if step is steps[-1] or any(
                     step.scope in reader.operands and not isinstance(reader.operation, Add) for reader in steps
                 ):
-                    terms = [term for operand in step.operands for term in self._terms(operand, drawn)]
                     whole = self.record.whole[step.scope][self.draft.position]
                     node = self._node("sum", "", step.shows, name=self._stream(step, step.scope))
-                    drawn[step.scope] = self.draft.sum(
-                        node, whole, self.by[step.scope], self._written(terms), whole=whole
-                    )
+                    terms = self._terms(step.scope, drawn)
+                    drawn[step.scope] = self.draft.sum(node, whole, self.by[step.scope], terms, whole=whole)
         return drawn[steps[-1].scope]
 
     @property
@@ -413,11 +411,15 @@ class LayerFlow:
     def _written(self, nodes: Iterable[int]) -> dict[int, Tensor]:
         return {node: self.draft.vectors[node][0] for node in nodes}
 
-    def _terms(self, scope: str, drawn: dict[str, int]) -> list[int]:
+    def _terms(self, scope: str, drawn: dict[str, int]) -> dict[int, Tensor]:
+        """Terms of a sum, each as it is added, by the node of its vector; those of an intermediate sum without a node too."""
         if scope in drawn:
-            return [drawn[scope]]
-        (step,) = (step for step in self._steps if step.scope == scope)
-        return [node for operand in step.operands for node in self._terms(operand, drawn)]
+            return self._written([drawn[scope]])
+        (added,) = (step.operation for step in self._steps if step.scope == scope)
+        assert isinstance(added, Add), "other steps have nodes"
+        factor = self.record.block.multiplier(added)
+        branch = {node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()}
+        return branch | self._terms(added.right, drawn)
 
     def _norm(self, step: Step, of: int) -> int:
         """Add the norm of a node's vector; returns that node if the model has no norm here."""

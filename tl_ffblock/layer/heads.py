@@ -240,7 +240,9 @@ class _ThroughFeedForward(LinearLayer):
 
     def jvp(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
         if isinstance(operation, Add) and (fed := self._fed & {operation.left, operation.right}):
-            return reduce(add, [done[name] for name in sorted(fed)])
+            branch = [self.multiplied(operation, done[operation.left])] if operation.left in fed else []
+            stream = [done[operation.right]] if operation.right in fed else []
+            return reduce(add, branch + stream)
         return super().jvp(operation, done)
 
 

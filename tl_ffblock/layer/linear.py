@@ -1,11 +1,11 @@
 """One layer of one forward pass as a linear map: value, jvp, vjp and constant of every step.
 
 Attention pattern, norm scales, router weights and path coefficients are those of the forward pass. With these fixed, a layer is
-linear in its input vectors, up to constants. C is the centring, s the scale; r, u B and A are the path coefficients
-(activations.py):
+linear in its input vectors, up to constants. C is the centring, s the scale, m the multiplier of a branch (mostly 1); r, u B and A
+are the path coefficients (activations.py):
 
     step       jvp of v                                     constant   vjp of a cotangent g
-    add        v1 + v2                                                 g to both operands
+    add        m v1 + v2                                               m g to the branch, g to the stream
     normalise  gain * C v / s                               shift      C (g gain) / s
     feed       (r * v W_in) W_out                           biases     ((g W_out^T) r) W_in^T
       gated    (u B * v W_gate + A * v W_in) W_out          biases     ((g W_out^T) u B) W_gate^T + ((g W_out^T) A) W_in^T
@@ -306,8 +306,8 @@ class LinearLayer:
             case Attend():
                 z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
                 return einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o
-            case Add(left, right):
-                return record.tensor(left) + record.tensor(right)
+            case Add(left, right) as added:
+                return self.block.multiplier(added) * record.tensor(left) + record.tensor(right)
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
@@ -345,12 +345,17 @@ class LinearLayer:
             case Attend():
                 given = self._attention
                 return attend(self.record, value_bias=self.settings.value_bias) if given is None else given
-            case Add(left, right):
-                return operand(left) + operand(right)
+            case Add(left, right) as added:
+                return self.multiplied(added, operand(left)) + operand(right)
             case Normalise(of, name):
                 return normalise(operand(of), self.block.norm(name), self.record.scale(of, name))
             case Feed(of):
                 return self.feed_forward(operand(of), self.record.tensor(of))
+
+    def multiplied(self, added: Add, branch: Parts) -> Parts:
+        """Parts of a branch times its multiplier."""
+        factor = self.block.multiplier(added)
+        return branch if factor == 1 else branch.map(lambda vector: factor * vector)
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         """Parts of a scope; if the block was edited, the effect of the edit becomes the remainder."""
@@ -435,8 +440,8 @@ class LinearLayer:
         match step.operation:
             case Attend(of):
                 return [(of, self.vjp_attention(cotangent))]
-            case Add(left, right):
-                return [(left, cotangent), (right, cotangent)]
+            case Add(left, right) as added:
+                return [(left, self.block.multiplier(added) * cotangent), (right, cotangent)]
             case Normalise(of, name):
                 return [(of, LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True).vjp(cotangent))]
             case Feed(of):

@@ -19,7 +19,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import Activation
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.layer.scopes import INPUT, NormName, Order
+from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order
 from tl_ffblock.signatures import real
 
 Method: TypeAlias = Literal["exact", "captum"]
@@ -241,6 +241,8 @@ class Block:
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual. Other orders: the norm that reads the layer's output, which is the next
     layer's first norm or the final norm. norm_after: only the last layer has one."""
+    multipliers: Mapping[Branch, float] = field(default_factory=dict)
+    """Factors of the branches in their sums with the residual stream (Granite); 1 for those that are not named."""
 
     @cached_property
     def value_constant(self) -> Float[Tensor, "head d_head"]:
@@ -250,6 +252,10 @@ class Block:
         if norm is not None and attention.latent is None:  # RMSNorm before a latent vector has no shift
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
+
+    def multiplier(self, operation: Add) -> float:
+        """Factor of a sum's left operand."""
+        return self.multipliers.get(operation.branch, 1.0)
 
     def norm(self, name: NormName) -> Norm:
         """One of the norms that the order has."""

@@ -168,6 +168,11 @@ class PairRows:
         self._steps.append(lambda of, rows, pairs: of.add_head_sum(head_sum, rows, pairs))
         return self
 
+    def times(self, factor: float) -> "PairRows":
+        """These rows, with a further step that multiplies them by a number."""
+        self._steps.append(lambda _, rows, __: rows.mul_(factor))
+        return self
+
     def normalised(self, _name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "PairRows":
         """These rows, with a further step that applies a norm with the scale of the forward pass; its shift goes to the bias part."""
         self._steps.append(lambda _, rows, pairs: norm.linear_(rows).div_(scale[pairs.queries]))
@@ -406,10 +411,10 @@ class NormsOfPairs:
             case Attend():
                 bias = BiasFactors.of_attention(record, self.settings.value_bias)
                 return HeadSum(scale=torch.ones_like(record.tensor(INPUT)[:, :1]), bias=bias)
-            case Add(left, right):
-                added = self._operand(right)
-                assert isinstance(added, HeadSum)  # only the left operand comes after the feed-forward
-                return self._operand(left) + added
+            case Add(left, right) as added:
+                branch, stream, factor = self._operand(left), self._operand(right), record.block.multiplier(added)
+                assert isinstance(stream, HeadSum)  # only the left operand comes after the feed-forward
+                return (branch if factor == 1 else branch.times(factor)) + stream
             case Normalise(of, name):
                 norm = record.block.norm(name)
                 return self._operand(of).normalised(name, norm, record.scale(of, name))

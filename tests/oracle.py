@@ -165,12 +165,15 @@ class FeedForward:
     out: Affine
     weight: Tensor | float = 1.0  # [query], of an expert
     limit: float | None = None  # |pre-activation| at which `join` has a kink
+    factor: Tensor | None = None  # of every unit, [query, d_mlp]
 
     def __call__(self, parts: Tensor) -> Tensor:
         """Every part through the layer; the baseline's output and the constants go to the bias part."""
         players = torch.stack([branch(parts) for branch in self.branches])
         hidden = integrated_gradients(players, self.join, self.limit)
         hidden = _add_to_bias(hidden, self.join(torch.zeros_like(players[:, :, 0])))
+        if self.factor is not None:
+            hidden = hidden * self.factor[:, None]
         weight = torch.as_tensor(self.weight, dtype=parts.dtype)
         return self.out(hidden) * weight.reshape(-1, 1, 1)
 
@@ -420,6 +423,7 @@ _PATHS: dict[str, Paths] = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "laguna", "qwen3_next"), _LLAMA),
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
+    "bitnet": _LLAMA,
     **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -565,9 +569,15 @@ class _Run:
             return nn.functional.softplus(self.answer(module.g_proj).float()).unflatten(1, (heads, -1))
         if hasattr(module, "gate_proj"):
             return self.answer(module.gate_proj).sigmoid().unflatten(1, (heads, width))
+        if hasattr(module, "attn_sub_norm"):  # BitNet's, over all heads
+            return self._factor(module.attn_sub_norm).unflatten(1, (heads, width))
         if self.config.model_type == "qwen3_next":  # the query and the gate of each head in turn
             return self.answer(module.q_proj).unflatten(1, (heads, 2, width))[:, :, 1].sigmoid()
         return None
+
+    def _factor(self, module: nn.Module) -> Tensor:
+        """Gain over scale of an RMSNorm, for the input that it had."""
+        return _read_norm(module).linear(torch.ones_like(self.heard(module)), self.heard(module))
 
     def _feed_forward(self, block: nn.Module) -> tuple[tuple[FeedForward, ...], Tensor]:
         """The FF, or the chosen experts, and the real output."""
@@ -576,7 +586,9 @@ class _Run:
             return self._experts(moe), self.answer(moe)
         branches = tuple(_affine(_at(block, path)) for path in self.paths.ff_in)
         out = _at(block, self.paths.ff_out)
-        return (FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out)),), self.answer(out)
+        factor = self._factor(block.mlp.ffn_sub_norm) if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm") else None
+        ff = FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out), factor=factor)
+        return (ff,), self.answer(out)
 
     def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
         """Every expert with the weight that the router gave it, zero where it was not chosen."""

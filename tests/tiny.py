@@ -169,6 +169,7 @@ _LIST = (
         "Qwen3NextConfig",
         dict(layer_types=["full_attention"] * 2, shared_expert_intermediate_size=40, **_QWEN_MOE, **_WIDE_HEAD),
     ),
+    Family("bitnet", "BitNetForCausalLM", "BitNetConfig", {**_GQA, "hidden_act": "relu2"}),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),

@@ -176,8 +176,8 @@ def attention_scores(
     def measure(record: LayerRecord, _: int) -> tuple[ScoredHeads, Float[Tensor, "head key"]]:
         if record.gate is not None:
             raise UnsupportedModelError(
-                f"{run.model.layers[record.layer].where}: its attention has a gate, so a token's output through a head has no norm "
-                'of its own. Use ffb.attention_maps(..., kind="value-weighted").'
+                f"{run.model.layers[record.layer].where}: its attention has a gate or a norm before W_O, so a token's output through a "
+                'head has no norm of its own. Use ffb.attention_maps(..., kind="value-weighted").'
             )
         scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
         if not scored.error <= run.settings.rtol:
@@ -223,7 +223,8 @@ def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
     """`alpha ||v W_O||` of one sequence's record [head query key]."""
     if record.gate is None:
         return record.pattern * value_norms(record)[:, None]
-    w_o, by_head = record.block.attention.w_o, []
+    attention, by_head = record.block.attention, list[Tensor]()
+    w_o = attention.w_o * attention.gain[..., None]
     for head, pattern in enumerate(record.pattern):
         gated = record.gate[:, head, None] * record.head_values[None, :, head]
         by_head.append(pattern * (gated @ w_o[head]).norm(dim=-1))

@@ -248,6 +248,8 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer._scattered", every, "sum over experts of router weight x expert output", "minimax_m2"),
         ("bridge.layers.BoundLayer._with_shared", every, "sum over experts of router weight x expert output", "ernie4_5_moe"),
         ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
+        ("layer.records.AttentionWeights.reciprocal_scale", every, "pattern x value W_O + b_O = attention output", "bitnet"),
+        ("bridge.layers.BoundLayer.post_factor", every, "relu2(pre) = post", "bitnet"),
         ("layer.records.Block.multiplier", every, "Attn + resid_pre = Atb", "granite"),
         ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )
@@ -280,6 +282,7 @@ SHARES = tuple(
         ("bridge.linearised.normed", at(0), "shares", "its logits differ by", "gpt2", "IdentityError"),
         ("bridge.linearised.normed", at(1), "shares", "linearised output of blocks.", "gpt2", None),
         ("bridge.linearised.activated", at(1), "shares", "mlp.hook_post differs", "gpt2", None),
+        ("layer.activations.PathCoefficients.times", only("on_pre"), "shares", "mlp.hook_post differs", "bitnet", None),
         ("bridge.linearised.shared", every, "shares", "linearised output of blocks.", "mixtral", None),
         ("bridge.linearised.shared", every, "shares", "linearised output of mlm_head differs", "bert", None),
         ("layer.linear._vjp_of_norm", every, "shares", "attributions at the input of layer 2 differ", "gpt2", None),

@@ -51,7 +51,6 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
     ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
     ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
-    ("BitNetForCausalLM", "BitNetConfig", tiny._GQA, "pattern x value W_O"),
 ]
 # fmt: on
 

@@ -147,7 +147,7 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
         return
     value = value.repeat_interleave(pattern.shape[1] // value.shape[2], dim=2)
     z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
-    z = z * names.gate(sites["gate"]) if "gate" in sites else z
+    z = z * names.gate(sites["gate"]) if "gate" in sites else names.normed_values(z)
     if not torch.allclose(z, made.reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
         raise InputError(
             f"cache: {names.sites['pattern']} is not the pattern of {names.values_name}. {model.name} "

@@ -28,7 +28,17 @@ from torch.utils.hooks import RemovableHandle
 
 from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.linears import (
+    SHARED_EXPERT,
+    SHARED_EXPERTS,
+    Linear,
+    bias,
+    has_matrix,
+    linear_of,
+    loaded,
+    matrix,
+    unwrapped,
+)
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
 from tl_ffblock.layer.activations import Activation, ClampedGate, recognise
@@ -170,6 +180,35 @@ class BoundLayer:
         soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")  # which computes it in float32
         made = nn.functional.softplus(tensor.float()).to(tensor) if soft else tensor.sigmoid()
         return made.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+
+    # Norms inside attention and feed-forward, which have no HookPoint
+
+    @cached_property
+    def values_norm(self) -> str | None:
+        """Module of the norm of all heads' weighted values before W_O (BitNet); None without one."""
+        return self._inner_norm("attn", "attn_sub_norm")
+
+    @cached_property
+    def post_norm(self) -> str | None:
+        """Module of the norm of a gated feed-forward's activations before W_out (BitNet); None without one."""
+        found = self._inner_norm("mlp", "ffn_sub_norm")
+        return found if found is not None and self.is_gated else None
+
+    def _inner_norm(self, part: str, name: str) -> str | None:
+        owner = self.block._modules.get(part)
+        return self.name(f"{part}._original_component.{name}") if owner and hasattr(unwrapped(owner), name) else None
+
+    def normed_values(self, z: Float[Tensor, "*lead head d_head"]) -> Float[Tensor, "*lead head d_head"]:
+        """Weighted values after the norm before W_O; unchanged without one."""
+        return z if self.values_norm is None else self.attention(z.dtype).normed(z)
+
+    def post_factor(self, pre: Tensor | None, pre_linear: Tensor | None) -> Float[Tensor, "*lead d_mlp"] | None:
+        """Gain over scale of the norm before W_out, by which every activation is multiplied; None without one."""
+        if self.post_norm is None or pre is None:
+            return None
+        wide = torch.promote_types(pre.dtype, torch.float32)
+        norm, linear = self.norm(self.post_norm, wide), None if pre_linear is None else pre_linear.to(wide)
+        return norm.gain / norm.scale(self.activation().output(pre.to(wide), linear))
 
     # Layout of heads
 
@@ -461,7 +500,7 @@ class BoundLayer:
                     layer=self.number,
                     order=self.order,
                     causal=self.family.causal,
-                    attention=self._attention(dtype),
+                    attention=self.attention(dtype),
                     feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
                     multipliers=self.multipliers,
                     **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
@@ -478,12 +517,15 @@ class BoundLayer:
                 f"{self.where}: its weights do not have the layout of a {self.order} block: {found}."
             ) from error
 
-    def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+    def attention(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of attention, on their own device."""
         if self.is_latent:
             return self._latent_attention(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
-        return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
+        b_v = _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o)
+        norm = None if self.values_norm is None else self.norm(self.values_norm, dtype)
+        return AttentionWeights(w_o, b_o, w_v, b_v, norm=norm)
 
     def _latent_attention(self, dtype: torch.dtype) -> AttentionWeights:
         """Weights of multi-head latent attention: values are `norm(x W_down) W_up` (arXiv 2405.04434, eq. 9 to 11)."""
@@ -556,16 +598,17 @@ class BoundLayer:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
-        if on_bridge and not hasattr(norm, "uses_rms_norm"):
+        inner = norm is _inner(norm) and type(norm).__name__.endswith("RMSNorm")
+        if on_bridge and not hasattr(norm, "uses_rms_norm") and not inner:
             raise UnsupportedModelError(
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
             )
-        centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
+        centred = not (inner or norm.uses_rms_norm) if on_bridge else str(cfg.normalization_type).startswith("LN")
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
-        shown = {name: getattr(norm, name[0], None) for name in ("weight", "bias")}
+        shown = {name: getattr(norm, name if inner else name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
@@ -739,11 +782,11 @@ class BoundLayer:
             UnsupportedModelError: if attention has no W_Q and W_K by head, or for a gate.
         """
         attn = self.block.attn
-        if exact and self.gate_name is not None:
-            raise UnsupportedModelError(
-                f"{self.where}: the gate of its attention reads the residual stream, too, and has no edges of its own. Use "
-                "estimates or patches of heads, without edges."
-            )
+        if exact and (self.gate_name is not None or self.values_norm is not None):
+            found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
+            if self.gate_name is None:
+                found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
+            raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []

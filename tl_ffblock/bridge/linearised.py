@@ -146,6 +146,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
         names_of_layer = {bound.norm_modules[role] or "" for role in roles}
         if bound.is_latent and not stream_alone:
             names_of_layer.add(bound.latent_norm)
+        if bound.values_norm is not None and not stream_alone:
+            names_of_layer.add(bound.values_norm)
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -213,8 +215,11 @@ class _Linearised:
             self.cache.compare(name, y, linear)
             return onward if shift is None else shift(onward)
 
-        self.fittings.after(f"{name}.hook_in", read.append)
-        self.fittings.before(f"{name}.hook_out", form)
+        self._at_input(name, read.append)
+        if f"{name}.hook_out" in self.model.hook_points:
+            self.fittings.before(f"{name}.hook_out", form)
+        else:  # a norm inside attention
+            self.fittings.output_of(name, form)
 
     def layer(self, layer: BoundLayer) -> None:
         number, cache, after = layer.number, self.cache, self.fittings.after
@@ -318,7 +323,7 @@ class _Linearised:
                 before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
 
     def _at_input(self, module: str, receive: Change) -> None:
-        if self.on_bridge:
+        if self.on_bridge and f"{module}.hook_in" in self.model.hook_points:
             self.fittings.after(f"{module}.hook_in", receive)
         else:
             self.fittings.input_of(module, receive)
@@ -343,6 +348,8 @@ class _Linearised:
             pre, linear = read.pop("pre").to(wide), read.pop("pre_linear").to(wide) if layer.is_gated else None
             with torch.no_grad():
                 coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+                factor = layer.post_factor(pre, linear)
+                coefficients = coefficients if factor is None else coefficients.times(factor)
             onward, linear_form = activated(y, coefficients, pre, linear)
             self.cache.compare(site, y, linear_form)
             at_zero = self.cache.biased(zero, coefficients.baseline.expand(y.shape[-1]))

@@ -253,11 +253,18 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(layer, block, tensors, spec.rows),
-        gate=layer.gate(tensors["gate"]) if "gate" in tensors else None,
+        gate=_gate(layer, block, tensors),
+        post_factor=layer.post_factor(tensors.get("pre"), tensors.get("pre_linear")),
         routing=layer.routing_weights(tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},
     )
+
+
+def _gate(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    if block.attention.norm is not None:
+        return block.attention.reciprocal_scale(tensors["pattern"], tensors["value"])
+    return layer.gate(tensors["gate"]) if "gate" in tensors else None
 
 
 def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:

@@ -194,7 +194,9 @@ def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, 
     for name, expected, shown in zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False):
         assert expected is not None and shown is not None
         yield f"feed-forward input {name}", _error(expected, shown)
-    yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)
+    made = ff.activation.output(record.pre, record.pre_linear)
+    made = made if record.post_factor is None else made * record.post_factor
+    yield f"{ff.activation.name}(pre) = post", _error(made, record.post)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

@@ -459,9 +459,7 @@ class LayerFlow:
         own = weights.w_k[head] @ weights.b_q[head]
         node = self._node("query", f"H{head}.q", f"head {head}: query", head=head, index=i)
         query = draft.sum(node, from_read + own, None, {qkv: from_read}, own=own, unit="query")
-        values = (
-            record.head_values[:, head] if record.gate is None else record.head_values[:, head] * record.gate[i, head]
-        )
+        values = record.gated(record.head_values, i)[:, head]
         contributions = attended[:, None] * (values @ w_o)
         shown = largest(attended, self.pruning.values)
         written_by: list[int] = []
@@ -592,7 +590,7 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
             keys.append(torch.zeros_like(ff.w_out))
             biases.append(torch.zeros_like(ff.b_in))
             continue
-        path = ff.activation.coefficients(*row.pre_activations(ff, x))
+        path = row.coefficients(ff, x)
         terms = [(weight * on[0], w, b) for on, (_, w, b) in zip(path.factors, ff.inputs, strict=True)]
         keys.append(reduce(add, [factor * w for factor, w, _ in terms]).T)
         at_zero = (weight * path.baseline).expand(len(ff.w_out))

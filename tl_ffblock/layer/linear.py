@@ -387,7 +387,8 @@ class LinearLayer:
         pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
         players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
-            return captum_shares(ff.activation, players, self.settings.n_steps)
+            integrated = captum_shares(ff.activation, players, self.settings.n_steps)
+            return integrated if self.record.post_factor is None else weigh(integrated, self.record.post_factor)
         path = self.path(number, ff, x)
         shared = reduce(add, [weigh(of, factor) for of, factor in zip(players, path.factors, strict=True)])
         return replace(shared, bias=shared.bias + path.baseline)
@@ -395,7 +396,7 @@ class LinearLayer:
     def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
         """Path coefficients of Integrated Gradients at all queries, of the expert of a number."""
         if number not in self.paths:
-            self.paths[number] = ff.activation.coefficients(*self.record.pre_activations(ff, x))
+            self.paths[number] = self.record.coefficients(ff, x)
         return self.paths[number]
 
     def players(

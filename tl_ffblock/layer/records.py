@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.activations import Activation
+from tl_ffblock.layer.activations import Activation, PathCoefficients
 from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order
 from tl_ffblock.signatures import real
@@ -175,6 +175,28 @@ class AttentionWeights:
     b_v: Float[Tensor, "kv_head d_head"]
     latent: Latent | None = None
     """Of multi-head latent attention; the scale of its norm is a constant of the linearised layer, at each source token."""
+    norm: Norm | None = None
+    """Norm of the weighted values of all heads before W_O (BitNet), its gain [head * d_head]; its scale is a constant of the
+    linearised layer, at each query."""
+
+    @property
+    def gain(self) -> Float[Tensor, "head d_head"]:
+        """Gain of the norm before W_O, ones without it."""
+        ones = self.w_o.new_ones(()).expand(self.w_o.shape[:2])
+        return ones if self.norm is None else self.norm.gain.view(ones.shape)
+
+    def normed(self, z: Float[Tensor, "*lead head d_head"]) -> Float[Tensor, "*lead head d_head"]:
+        """Weighted values of all heads after the norm before W_O; unchanged without it."""
+        return z if self.norm is None else self.norm(z.flatten(-2)).view(z.shape)
+
+    def reciprocal_scale(
+        self, pattern: Float[Tensor, "*batch head query key"], value: Float[Tensor, "*batch key kv_head d_head"]
+    ) -> Float[Tensor, "*batch query head 1"]:
+        """1 / scale of the norm before W_O, the same for all heads: its factor of every query's weighted values, but for the gain."""
+        assert self.norm is not None, "no norm before W_O"
+        heads = value.to(self.w_o).repeat_interleave(len(self.w_o) // value.shape[-2], dim=-2)
+        z = einsum(pattern.to(heads), heads, "... head query key, ... key head e -> ... query head e")
+        return (1 / self.norm.scale(z.flatten(-2)))[..., None].expand(*z.shape[:-1], 1)
 
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
         """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
@@ -310,7 +332,9 @@ class LayerRecord:
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
     gate: Float[Tensor, "*batch query head gated"] | None = None
     """Gate of attention, by which every query multiplies its weighted values before W_O, one number for each channel of a head or one
-    for all (gated attention, arXiv 2505.06708); a constant of the linearised layer, like the pattern."""
+    for all (gated attention, arXiv 2505.06708; 1 / scale of a norm before W_O); a constant of the linearised layer, like the pattern."""
+    post_factor: Float[Tensor, "*batch query d_mlp"] | None = None
+    """Gain over scale of a norm of the activations before W_out (BitNet), a constant of the linearised layer; None without one."""
     routing: Float[Tensor, "*batch query expert"] | None = None
     """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
@@ -354,9 +378,19 @@ class LayerRecord:
         shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
         return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
 
-    def gated(self, z: Float[Tensor, "query head d_head"]) -> Float[Tensor, "query head d_head"]:
-        """Weighted values of every query times its gate; unchanged without one."""
-        return z if self.gate is None else z * self.gate
+    def gated(
+        self, z: Float[Tensor, "row head d_head"], query: int | slice = slice(None)
+    ) -> Float[Tensor, "row head d_head"]:
+        """Weighted values of every query times its gate, and the gain of a norm before W_O; unchanged without one.
+
+        Args:
+            z: Values of each query, or of any rows for one query.
+            query: The query; all by default.
+        """
+        if self.gate is None:
+            return z
+        gated = z * self.gate[query]
+        return gated if self.block.attention.norm is None else gated * self.block.attention.gain
 
     @property
     def by_channel(self) -> "LayerRecord":
@@ -376,12 +410,12 @@ class LayerRecord:
         attention, width = self.block.attention, self.gate.shape[-1]
         shared = len(attention.w_o) // len(attention.w_v)
         channels = rearrange(self.gate, "query head e -> head e query 1") * self.pattern[:, None]
-        value, w_o = self.head_values, attention.w_o
+        value, w_o = self.head_values, attention.w_o * attention.gain[..., None]
         w_v, b_v = (tensor.repeat_interleave(shared, dim=0) for tensor in (attention.w_v, attention.b_v))
         if width > 1:
             value, w_o = rearrange(value, "key head e -> key (head e) 1"), rearrange(w_o, "head e d -> (head e) 1 d")
             w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
-        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v))
+        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v, norm=None))
         pattern = channels.flatten(0, 1)
         return replace(self, block=block, pattern=pattern, value=value, gate=None, query=None, key=None)
 
@@ -390,6 +424,11 @@ class LayerRecord:
     ) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
         """Pre-activations of a feed-forward with input x: captured, or recomputed from x for an expert."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
+
+    def coefficients(self, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
+        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries."""
+        found = ff.activation.coefficients(*self.pre_activations(ff, x))
+        return found if self.post_factor is None else found.times(self.post_factor)
 
     def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:
         """Number, weights and router weights of the feed-forward, or of each expert that some query was sent to."""

@@ -103,6 +103,14 @@ class Norm:
         return _add_to_bias(self.linear(parts, whole[:, None]), self.bias)
 
 
+class NoNorm(Norm):
+    """The identity in a norm's place."""
+
+    def linear(self, parts: Tensor, whole: Tensor) -> Tensor:
+        """The parts themselves."""
+        return parts
+
+
 def _add_to_bias(parts: Tensor, constant: Tensor) -> Tensor:
     """Add to the last column."""
     return torch.cat([parts[:, :-1], parts[:, -1:] + constant.expand_as(parts[:, -1])[:, None]], dim=1)
@@ -424,6 +432,17 @@ _PATHS: dict[str, Paths] = {
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     "bitnet": _LLAMA,
+    "modernbert-decoder": Paths(
+        "pre_ln",
+        layers="layers",
+        last_norm="final_norm",
+        value="attn.v_proj",
+        out="attn.Wo",
+        norms={"attn": "attn_norm", "ff": "mlp_norm"},
+        ff_in=("mlp.Wi",),
+        act="mlp.act",
+        ff_out="mlp.Wo",
+    ),
     **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -532,7 +551,10 @@ class _Run:
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:
-        return _read_norm(module), self.heard(module), self.answer(module)
+        heard = self.heard(module)
+        if isinstance(module, nn.Identity):
+            return NoNorm(torch.ones(()), torch.zeros_like(heard[0]), 0.0, centred=False), heard, heard
+        return _read_norm(module), heard, self.answer(module)
 
     def _attention(self, block: nn.Module, pattern: Tensor) -> Attention:
         heads = pattern.shape[0]
@@ -586,6 +608,10 @@ class _Run:
             return self._experts(moe), self.answer(moe)
         branches = tuple(_affine(_at(block, path)) for path in self.paths.ff_in)
         out = _at(block, self.paths.ff_out)
+        if self.config.model_type == "modernbert-decoder":  # the gate's matrix, then the other one
+            (joint,) = branches
+            halves = zip(joint.weight.chunk(2, dim=1), joint.bias.chunk(2), strict=True)
+            branches = tuple(Affine(weight, bias) for weight, bias in halves)
         factor = self._factor(block.mlp.ffn_sub_norm) if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm") else None
         ff = FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out), factor=factor)
         return (ff,), self.answer(out)
@@ -642,7 +668,8 @@ def _read_norm(module: nn.Module) -> Norm:
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)
-    return Norm(gain, module.bias, module.eps, centred=True)
+    bias = torch.zeros_like(gain) if module.bias is None else module.bias
+    return Norm(gain, bias, module.eps, centred=True)
 
 
 def _join(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

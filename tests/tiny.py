@@ -170,6 +170,12 @@ _LIST = (
         dict(layer_types=["full_attention"] * 2, shared_expert_intermediate_size=40, **_QWEN_MOE, **_WIDE_HEAD),
     ),
     Family("bitnet", "BitNetForCausalLM", "BitNetConfig", {**_GQA, "hidden_act": "relu2"}),
+    Family(
+        "modernbert_decoder",
+        "ModernBertDecoderForCausalLM",
+        "ModernBertDecoderConfig",
+        dict(mlp_bias=True, attention_bias=True, classifier_bias=True, norm_bias=True, local_attention=4, **_BASE),
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),

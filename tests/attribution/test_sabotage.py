@@ -57,6 +57,11 @@ def last_query(parts: Any) -> Any:
     return dataclasses.replace(parts, tokens=tokens)
 
 
+def swapped(halves: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Two tensors under each other's name."""
+    return dict(zip(halves, reversed(halves.values()), strict=True))
+
+
 def one_row(rows: Tensor) -> Tensor:
     """In one of the rows of a table."""
     rows = rows.clone()
@@ -250,6 +255,7 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
         ("layer.records.AttentionWeights.reciprocal_scale", every, "pattern x value W_O + b_O = attention output", "bitnet"),
         ("bridge.layers.BoundLayer.post_factor", every, "relu2(pre) = post", "bitnet"),
+        ("bridge.layers.BoundLayer.halves", swapped, "feed-forward input W_gate + b_gate = pre", "modernbert_decoder"),
         ("layer.records.Block.multiplier", every, "Attn + resid_pre = Atb", "granite"),
         ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )

@@ -70,6 +70,7 @@ FAMILIES: list[Family] = [
     Family("Phi-MoE", "pre_ln", ("PhiMoEForCausalLM", "PhimoeForCausalLM")),
     Family("Granite-MoE", "pre_ln", ("GraniteMoeForCausalLM",)),
     Family("BitNet", "pre_ln", ("BitNetForCausalLM",)),
+    Family("ModernBERT-decoder", "pre_ln", ("ModernBertDecoderForCausalLM",)),
     Family("gpt_oss", "pre_ln", ("GptOssForCausalLM",)),
     Family("DeepSeek-V2", "pre_ln", ("DeepseekV2ForCausalLM",)),
     Family("DeepSeek-V3", "pre_ln", ("DeepseekV3ForCausalLM",)),

@@ -164,6 +164,20 @@ class BoundLayer:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
 
+    @cached_property
+    def is_fused(self) -> bool:
+        """Whether one matrix has pre-activations and linear branch of a gated feed-forward, in this order (ModernBERT)."""
+        dense = self.has_feed_forward and not self.has_experts and not self.is_gated
+        if not dense or not has_matrix(self.block.mlp, "W_in"):
+            return False
+        return matrix(self.block.mlp, "W_in").shape[1] == 2 * matrix(self.block.mlp, "W_out").shape[0]
+
+    def halves(self, site: str, tensor: Tensor) -> dict[str, Tensor]:
+        """A site's tensor by name; pre-activations and linear branch of a fused matrix apart."""
+        if site != "pre" or not self.is_fused:
+            return {site: tensor}
+        return dict(zip(("pre", "pre_linear"), tensor.chunk(2, dim=-1), strict=True))
+
     # Gate of attention
 
     @cached_property
@@ -575,15 +589,16 @@ class BoundLayer:
             return self.experts(dtype)
         mlp = self.block.mlp
         w_in, w_out = (_tensor(matrix(mlp, name), dtype) for name in ("W_in", "W_out"))
+        b_in = _bias(bias(mlp, "b_in"), w_in.shape[1:], w_in)
         d_mlp, d_model = w_out.shape
+        gate: tuple[Tensor | None, Tensor | None] = (None, None)
+        if self.is_gated:
+            gate = _tensor(matrix(mlp, "W_gate"), dtype), _bias(bias(mlp, "b_gate"), (d_mlp,), w_in)
+        elif self.is_fused:
+            (w_gate, w_in), (b_gate, b_in) = w_in.chunk(2, dim=1), b_in.chunk(2)
+            gate = w_gate, b_gate
         return FeedForward(
-            w_in=w_in,
-            b_in=_bias(bias(mlp, "b_in"), (d_mlp,), w_in),
-            w_out=w_out,
-            b_out=_bias(bias(mlp, "b_out"), (d_model,), w_in),
-            activation=self.activation(),
-            w_gate=_tensor(matrix(mlp, "W_gate"), dtype) if self.is_gated else None,
-            b_gate=_bias(bias(mlp, "b_gate"), (d_mlp,), w_in) if self.is_gated else None,
+            w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate
         )
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
@@ -598,13 +613,18 @@ class BoundLayer:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
-        inner = norm is _inner(norm) and type(norm).__name__.endswith("RMSNorm")
+        # Norms inside attention, and that of a prediction head, are Hugging Face's modules.
+        layer_norm = isinstance(norm, nn.LayerNorm)
+        inner = norm is _inner(norm) and (layer_norm or type(norm).__name__.endswith("RMSNorm"))
         if on_bridge and not hasattr(norm, "uses_rms_norm") and not inner:
             raise UnsupportedModelError(
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
             )
-        centred = not (inner or norm.uses_rms_norm) if on_bridge else str(cfg.normalization_type).startswith("LN")
+        if inner:
+            centred = layer_norm
+        else:
+            centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)

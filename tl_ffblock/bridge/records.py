@@ -142,7 +142,10 @@ class _Collector:
         tensor = one_for_all_heads(site, arranged)
         size = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
         in_graph = tensor is arranged and tensor.requires_grad and self._spec.rows is None and not after_use
-        kept = self._tensors[site] = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
+        kept = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
+        halves = layer.halves(site, kept)
+        self._tensors |= halves
+        kept = kept if len(halves) == 1 else torch.cat([*halves.values()], dim=-1)
         onward = layer.restored(site, kept.reshape(tensor.shape).clone(), given) if in_graph else None
         self._pending[self.layer] = set(self.names) - set(self._tensors)
         if not self._pending[self.layer]:

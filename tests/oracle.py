@@ -103,6 +103,14 @@ class Norm:
         return _add_to_bias(self.linear(parts, whole[:, None]), self.bias)
 
 
+class NoNorm(Norm):
+    """The identity in a norm's place."""
+
+    def linear(self, parts: Tensor, whole: Tensor) -> Tensor:
+        """The parts themselves."""
+        return parts
+
+
 def _add_to_bias(parts: Tensor, constant: Tensor) -> Tensor:
     """Add to the last column."""
     return torch.cat([parts[:, :-1], parts[:, -1:] + constant.expand_as(parts[:, -1])[:, None]], dim=1)
@@ -165,12 +173,15 @@ class FeedForward:
     out: Affine
     weight: Tensor | float = 1.0  # [query], of an expert
     limit: float | None = None  # |pre-activation| at which `join` has a kink
+    factor: Tensor | None = None  # of every unit, [query, d_mlp]
 
     def __call__(self, parts: Tensor) -> Tensor:
         """Every part through the layer; the baseline's output and the constants go to the bias part."""
         players = torch.stack([branch(parts) for branch in self.branches])
         hidden = integrated_gradients(players, self.join, self.limit)
         hidden = _add_to_bias(hidden, self.join(torch.zeros_like(players[:, :, 0])))
+        if self.factor is not None:
+            hidden = hidden * self.factor[:, None]
         weight = torch.as_tensor(self.weight, dtype=parts.dtype)
         return self.out(hidden) * weight.reshape(-1, 1, 1)
 
@@ -223,6 +234,7 @@ class Layer:
     ff_out: Tensor
     norms: Mapping[str, tuple[Norm, Tensor, Tensor]]  # role -> norm, its input, its output
     mid: Tensor | None = None  # input of the FF where no norm precedes it
+    multiplier: float = 1.0  # of both branches, where they are added
 
     def feed(self, parts: Tensor) -> Tensor:
         """Parts of the FF output."""
@@ -258,7 +270,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["attn_post"]
         attn = norm.split(attn, before)
         yield "AttnLn", attn, after
-    atb = attn + _diagonal(layer.x)
+    atb = layer.multiplier * attn + _diagonal(layer.x)
     yield "Atb", atb, before_ln2
     atb_ln = ln2.split(atb, before_ln2)
     yield "AtbLn", atb_ln, after_ln2
@@ -268,7 +280,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["ff_post"]
         ff = norm.split(ff, before)
         yield "AtbLnFfLn", ff, after
-    yield from _layer_output("AtbLnFfRes", ff + atb, layer)
+    yield from _layer_output("AtbLnFfRes", layer.multiplier * ff + atb, layer)
 
 
 def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
@@ -419,6 +431,18 @@ _PATHS: dict[str, Paths] = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "laguna", "qwen3_next"), _LLAMA),
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
+    "bitnet": _LLAMA,
+    "modernbert-decoder": Paths(
+        "pre_ln",
+        layers="layers",
+        last_norm="final_norm",
+        value="attn.v_proj",
+        out="attn.Wo",
+        norms={"attn": "attn_norm", "ff": "mlp_norm"},
+        ff_in=("mlp.Wi",),
+        act="mlp.act",
+        ff_out="mlp.Wo",
+    ),
     **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -523,10 +547,14 @@ class _Run:
             ff_out=ff_out,
             norms=norms,
             mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
+            multiplier=getattr(self.config, "residual_multiplier", 1.0),
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:
-        return _read_norm(module), self.heard(module), self.answer(module)
+        heard = self.heard(module)
+        if isinstance(module, nn.Identity):
+            return NoNorm(torch.ones(()), torch.zeros_like(heard[0]), 0.0, centred=False), heard, heard
+        return _read_norm(module), heard, self.answer(module)
 
     def _attention(self, block: nn.Module, pattern: Tensor) -> Attention:
         heads = pattern.shape[0]
@@ -563,9 +591,15 @@ class _Run:
             return nn.functional.softplus(self.answer(module.g_proj).float()).unflatten(1, (heads, -1))
         if hasattr(module, "gate_proj"):
             return self.answer(module.gate_proj).sigmoid().unflatten(1, (heads, width))
+        if hasattr(module, "attn_sub_norm"):  # BitNet's, over all heads
+            return self._factor(module.attn_sub_norm).unflatten(1, (heads, width))
         if self.config.model_type == "qwen3_next":  # the query and the gate of each head in turn
             return self.answer(module.q_proj).unflatten(1, (heads, 2, width))[:, :, 1].sigmoid()
         return None
+
+    def _factor(self, module: nn.Module) -> Tensor:
+        """Gain over scale of an RMSNorm, for the input that it had."""
+        return _read_norm(module).linear(torch.ones_like(self.heard(module)), self.heard(module))
 
     def _feed_forward(self, block: nn.Module) -> tuple[tuple[FeedForward, ...], Tensor]:
         """The FF, or the chosen experts, and the real output."""
@@ -574,7 +608,13 @@ class _Run:
             return self._experts(moe), self.answer(moe)
         branches = tuple(_affine(_at(block, path)) for path in self.paths.ff_in)
         out = _at(block, self.paths.ff_out)
-        return (FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out)),), self.answer(out)
+        if self.config.model_type == "modernbert-decoder":  # the gate's matrix, then the other one
+            (joint,) = branches
+            halves = zip(joint.weight.chunk(2, dim=1), joint.bias.chunk(2), strict=True)
+            branches = tuple(Affine(weight, bias) for weight, bias in halves)
+        factor = self._factor(block.mlp.ffn_sub_norm) if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm") else None
+        ff = FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out), factor=factor)
+        return (ff,), self.answer(out)
 
     def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
         """Every expert with the weight that the router gave it, zero where it was not chosen."""
@@ -628,7 +668,8 @@ def _read_norm(module: nn.Module) -> Norm:
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)
-    return Norm(gain, module.bias, module.eps, centred=True)
+    bias = torch.zeros_like(gain) if module.bias is None else module.bias
+    return Norm(gain, bias, module.eps, centred=True)
 
 
 def _join(act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

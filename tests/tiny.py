@@ -76,7 +76,8 @@ _GRANITE = {
     "embedding_multiplier": 3.0,
     "attention_multiplier": 0.2,
     "logits_scaling": 2.0,
-}  # 12, 1/64 and 8 at Granite 3
+    "residual_multiplier": 0.4,
+}  # 12, 1/64, 8 and 0.22 at Granite 3
 
 _LATENT = {  # values narrower than queries, and another rank
     **_BASE,
@@ -167,6 +168,13 @@ _LIST = (
         "Qwen3NextForCausalLM",
         "Qwen3NextConfig",
         dict(layer_types=["full_attention"] * 2, shared_expert_intermediate_size=40, **_QWEN_MOE, **_WIDE_HEAD),
+    ),
+    Family("bitnet", "BitNetForCausalLM", "BitNetConfig", {**_GQA, "hidden_act": "relu2"}),
+    Family(
+        "modernbert_decoder",
+        "ModernBertDecoderForCausalLM",
+        "ModernBertDecoderConfig",
+        dict(mlp_bias=True, attention_bias=True, classifier_bias=True, norm_bias=True, local_attention=4, **_BASE),
     ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),

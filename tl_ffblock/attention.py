@@ -176,8 +176,8 @@ def attention_scores(
     def measure(record: LayerRecord, _: int) -> tuple[ScoredHeads, Float[Tensor, "head key"]]:
         if record.gate is not None:
             raise UnsupportedModelError(
-                f"{run.model.layers[record.layer].where}: its attention has a gate, so a token's output through a head has no norm "
-                'of its own. Use ffb.attention_maps(..., kind="value-weighted").'
+                f"{run.model.layers[record.layer].where}: its attention has a gate or a norm before W_O, so a token's output through a "
+                'head has no norm of its own. Use ffb.attention_maps(..., kind="value-weighted").'
             )
         scored = scored_heads(record, chosen, run.model.layers[record.layer].score_scale())
         if not scored.error <= run.settings.rtol:

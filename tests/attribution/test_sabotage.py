@@ -57,6 +57,11 @@ def last_query(parts: Any) -> Any:
     return dataclasses.replace(parts, tokens=tokens)
 
 
+def swapped(halves: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Two tensors under each other's name."""
+    return dict(zip(halves, reversed(halves.values()), strict=True))
+
+
 def one_row(rows: Tensor) -> Tensor:
     """In one of the rows of a table."""
     rows = rows.clone()
@@ -171,6 +176,7 @@ REFERENCE = (
     Fault("layer.linear.project", only("tokens"), "vectors", MISS),
     Fault("layer.linear.project", only("bias"), "vectors", MISS),
     Fault("layer.linear.weigh", every, "vectors", MISS, "mixtral"),
+    Fault("layer.linear.LinearLayer.multiplied", only("tokens"), "vectors", "scope Atb: contributions and bias differ", "granite"),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS, "llama"),
     Fault("layer.activations.Activation.coefficients", only("on_linear"), "vectors", MISS, "llama"),
@@ -197,6 +203,7 @@ OPTIMISED = (
     Fault("layer.fast.vector_norms.NormsOfPairs._of_head_sums", every, "maps", f"scope Attn: {NORMS_OF} token 2"),
     Fault("layer.fast.head_sums.HeadSum.__add__", only("residual"), "maps", "scope AtbLnFf: contributions and bias differ"),
     Fault("layer.fast.head_sums.HeadSum.normalised", only("scale"), "maps", "scope AtbLnFf: contributions and bias differ"),
+    Fault("layer.fast.head_sums.HeadSum.times", only("scale"), "maps", "scope AtbLnFf: contributions and bias differ", "granite"),
     Fault("layer.fast.head_sums.KeyGroup.weights", every, "maps", "scope AtbLnFfResLn: contributions and bias differ"),
     Fault("layer.fast.head_sums.KeyGroup.basis", every, "maps", "scope AtbFfResLn: contributions and bias differ", "bert"),
     Fault("layer.fast.vector_norms.PairRows._pack", every, "maps", "scope AtbLnFf: contributions and bias differ"),
@@ -246,6 +253,10 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer._scattered", every, "sum over experts of router weight x expert output", "minimax_m2"),
         ("bridge.layers.BoundLayer._with_shared", every, "sum over experts of router weight x expert output", "ernie4_5_moe"),
         ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
+        ("layer.records.AttentionWeights.reciprocal_scale", every, "pattern x value W_O + b_O = attention output", "bitnet"),
+        ("bridge.layers.BoundLayer.post_factor", every, "relu2(pre) = post", "bitnet"),
+        ("bridge.layers.BoundLayer.halves", swapped, "feed-forward input W_gate + b_gate = pre", "modernbert_decoder"),
+        ("layer.records.Block.multiplier", every, "Attn + resid_pre = Atb", "granite"),
         ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )
 )
@@ -277,6 +288,7 @@ SHARES = tuple(
         ("bridge.linearised.normed", at(0), "shares", "its logits differ by", "gpt2", "IdentityError"),
         ("bridge.linearised.normed", at(1), "shares", "linearised output of blocks.", "gpt2", None),
         ("bridge.linearised.activated", at(1), "shares", "mlp.hook_post differs", "gpt2", None),
+        ("layer.activations.PathCoefficients.times", only("on_pre"), "shares", "mlp.hook_post differs", "bitnet", None),
         ("bridge.linearised.shared", every, "shares", "linearised output of blocks.", "mixtral", None),
         ("bridge.linearised.shared", every, "shares", "linearised output of mlm_head differs", "bert", None),
         ("layer.linear._vjp_of_norm", every, "shares", "attributions at the input of layer 2 differ", "gpt2", None),

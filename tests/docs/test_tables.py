@@ -106,10 +106,8 @@ def test_a_bridge_of_another_model_is_not_called_exact(monkeypatch: pytest.Monke
         row = coverage.row_of("LlamaForCausalLM", {})
     assert row["status"] == "bridge wrong" and "largest difference of logits" in row["reason"]
     assert coverage.build is built
-    multiplied = {"residual_multiplier": 0.5}
-    assert coverage.row_of("GraniteForCausalLM", multiplied)["reason"].startswith(
-        "layer 0: branches are multiplied by 0.5"
-    )
+    clipped = coverage.row_of("OlmoForCausalLM", {"clip_qkv": 0.01})
+    assert clipped["status"] == "refused" and "pattern x value W_O + b_O" in clipped["reason"]
 
 
 @pytest.mark.slow

@@ -77,10 +77,11 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     threads = f"{tokens[1]} tokens on {torch.get_num_threads()} thread"
     assert re.search(rf"(?m)^speed  \d+ tokens/s for all layers and scopes of {threads}s?; ", shown)
     assert shown.count("norm(layer input) W_V + b_V = value") == 3  # layers
-    tiny.hf_model("granite", residual_multiplier=0.5).save_pretrained(tmp_path / "refused")
+    options = {"new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
+    tiny.hf_model("falcon", **options).save_pretrained(tmp_path / "refused")
     assert main(["check", "--model", str(tmp_path / "refused")]) == 1
     shown = capsys.readouterr().out
-    assert "not supported" in shown and "0.5" in shown
+    assert "not supported" in shown and "new_decoder_architecture" in shown
 
 
 def test_an_empty_tokenizer_is_none() -> None:

@@ -47,12 +47,10 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("ViTModel", "ViTConfig", _VIT, "audio or images"),
     ("OPTForCausalLM", "OPTConfig", {**tiny.FAMILIES["opt"].config, "do_layer_norm_before": False}, "do_layer_norm_before=False.*Post-LN"),
     ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "is_decoder=True.*bidirectional"),
-    ("GraniteForCausalLM", "GraniteConfig", {**tiny._GQA, "residual_multiplier": 0.5}, r"0\.5 .* Attn \+ resid_pre = Atb"),
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
     ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
     ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
-    ("BitNetForCausalLM", "BitNetConfig", tiny._GQA, "pattern x value W_O"),
 ]
 # fmt: on
 

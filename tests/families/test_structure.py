@@ -178,6 +178,30 @@ def test_layers_may_differ_and_multipliers_outside_blocks_do_not_matter(family: 
     assert ffb.contribution_maps(model, tokens).worst_completeness()[0] < COMPLETE_FLOAT32 / 10
 
 
+@pytest.mark.usefixtures("float64_throughout")
+@pytest.mark.parametrize("scope", ["Attn", "Atb", "AtbLn", "AtbLnFf", "AtbLnFfRes"])
+@pytest.mark.parametrize("family", ["granite", "granite_moe", "llama"])
+def test_an_edit_changes_its_scope_by_what_was_asked_for(family: str, scope: str) -> None:
+    """Branches are multiplied after their HookPoints in Granite: a change of their sum is the change there times the multiplier."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, 7)
+    clean = ffb.decompose(model, tokens, layer=1)
+    with ffb.capture(model, layers=1) as records:
+        model(tokens[None])
+    vector = torch.linspace(-1, 1, tiny.D_MODEL, dtype=torch.float64)
+    point = ffb.interventions.edit_point(identify(model), 1, scope)
+    onto = point.onto(vector, records[1].block)
+
+    def add(x: Tensor, hook: Any) -> Tensor:
+        changed = x.clone()
+        changed.view(len(tokens), -1)[3] += onto
+        return changed
+
+    edited = ffb.decompose(model, tokens, layer=1, fwd_hooks=[(point.name, add)])
+    expected = torch.zeros_like(clean.whole(scope))
+    expected[3] = vector
+    torch.testing.assert_close(edited.whole(scope) - clean.whole(scope), expected, **ALGEBRA)
+
+
 EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe", "ernie4_5_moe", "glm4_moe", "granite_moe")
 
 

@@ -19,7 +19,7 @@ from tl_ffblock.metrics import logit, probability
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 N = 7
 METRIC = logit(7, minus=9)
-INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat", "phimoe", "afmoe", "laguna")
+INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat", "phimoe", "afmoe", "laguna", "modernbert_decoder")
 """Hugging Face's own attention computes before HookPoints show its scores."""
 QUICK = ("gpt2", "llama", "gemma2", "gpt_oss", "bert", "gptj")
 FAMILIES = slow_beyond(tiny.ALL_FAMILIES, QUICK)
@@ -58,10 +58,14 @@ def by_hand(
         if "gate" in kept:
             gate = torch.nn.functional.softplus if known.family.name == "Laguna" else torch.sigmoid
             z = z * gate(kept["gate"]).reshape(n, known.n_heads, -1)
+        changes = masked.any(-1).T
+        if known.family.name == "BitNet":  # a norm of all heads together
+            z = model.blocks[number].attn.original_component.attn_sub_norm(z.flatten(1)).view(z.shape)
+            changes = changes.any(-1, keepdim=True).expand(changes.shape)
 
-        def put(given: Tensor, hook: Any, z: Tensor = z) -> Tensor:
+        def put(given: Tensor, hook: Any, z: Tensor = z, changes: Tensor = changes) -> Tensor:
             changed = given.reshape(n, known.n_heads, -1).clone()
-            changed[masked.any(-1).T] = z[masked.any(-1).T]
+            changed[changes] = z[changes]
             return changed.reshape(given.shape)
 
         hooks.append((layer.values_name, put))

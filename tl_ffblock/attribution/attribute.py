@@ -489,9 +489,14 @@ class Shares:
         return self._gated(layer, by_z.reshape(*self.traced.cache.size, self.run.model.layers[layer].n_heads, -1))
 
     def _gated(self, layer: int, by_z: Float[Tensor, "batch query head e"]) -> Float[Tensor, "batch query head e"]:
-        """Derivative by the weighted values before the gate of attention, from that by z."""
-        gate = self.traced.cache.kept.get(("gate", layer))
-        return by_z if gate is None else by_z * self.run.model.layers[layer].gate(gate.detach()).to(by_z)
+        """Derivative by the weighted values before the gate of attention or a norm before W_O, from that by z."""
+        kept, bound = self.traced.cache.kept, self.run.model.layers[layer]
+        if bound.values_norm is not None:
+            attention = bound.attention(self.run.settings.dtype)
+            scale = attention.reciprocal_scale(kept["pattern", layer].detach(), kept["value", layer].detach())
+            return by_z * (scale * attention.gain).to(by_z)
+        gate = kept.get(("gate", layer))
+        return by_z if gate is None else by_z * bound.gate(gate.detach()).to(by_z)
 
     def _flows(self, layers: range) -> Iterator[tuple[str, Tensor]]:
         """Tensors of an attribution graph of some layers, by name.

@@ -598,8 +598,9 @@ def _products(
     """
     change = {key: traced[1].cache.kept[key].detach() - traced[0].cache.kept[key].detach() for key in derivatives}
     for layer in range(run.model.n_layers if "residual_mid" in kinds else 0):
-        # residual_mid = residual + attention output, which has no other reader: both have the same derivative.
-        change["attn_added", layer] = change["attn_added", layer] + change["residual", layer]
+        # residual_mid = residual + m attention output, which has no other reader: its derivative is 1 / m of attention's.
+        factor = run.model.layers[layer].multipliers.get("attn", 1.0)
+        change["attn_added", layer] = change["attn_added", layer] + change["residual", layer] / factor
     products = {key: change[key] * derivatives[key] for key in derivatives}
     if "attention" in kinds and not traced[0].cache.edited | traced[1].cache.edited:
         _refuse_other_sums(run, products)

@@ -331,6 +331,6 @@ def runs_by_rows(model: Model, batch: Batch) -> bool:
     """Whether a batch's attention runs by rows: a layer's pattern is above `PATTERN_BYTES`, and the model's attention can."""
     number, length = batch.tokens.shape
     held = number * model.n_heads * length**2 * model.parameter.element_size()
-    if held <= PATTERN_BYTES or any("forward" in vars(layer.block.attn) for layer in model.layers):
+    if held <= PATTERN_BYTES or any("forward" in vars(getattr(layer.block, layer.mixes)) for layer in model.layers):
         return False  # a forward function that a user has set is not replaced
     return by_rows_differs(model) < float("inf")

@@ -124,7 +124,8 @@ def records_of_cache(model: Model, spec: CaptureSpec, cache: Any) -> Records:
         with_batch = {site: one_for_all_heads(site, bound.arranged(site, tensor)) for site, tensor in held.items()}
         _refuse_unused_pattern(model, cached, layer, with_batch)
         batch, positions = with_batch["resid_pre"].shape[:2]
-        chosen = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
+        rows = {site: select_rows(site, tensor, spec.rows, (batch, positions)) for site, tensor in with_batch.items()}
+        chosen = {name: half for site in rows for name, half in model.layers[layer].halves(site, rows[site]).items()}
         records.keep(make_record(model.layers[layer], spec, chosen, edited=True))
     strange = [layer for layer, record in records.items() if not _follows_from_weights(record, model.tolerance)]
     if strange:
@@ -147,7 +148,7 @@ def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: in
         return
     value = value.repeat_interleave(pattern.shape[1] // value.shape[2], dim=2)
     z = torch.einsum("bhqk,bkhe->bqhe", pattern.to(value.dtype), value)
-    z = z * names.gate(sites["gate"]) if "gate" in sites else z
+    z = z * names.gate(sites["gate"]) if "gate" in sites else names.normed_values(z)
     if not torch.allclose(z, made.reshape(z.shape), rtol=1e-2, atol=1e-2 * float(z.abs().max())):
         raise InputError(
             f"cache: {names.sites['pattern']} is not the pattern of {names.values_name}. {model.name} "

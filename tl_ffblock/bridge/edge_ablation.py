@@ -25,6 +25,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import get_args
 
 import torch
 from einops import einsum
@@ -39,6 +40,7 @@ from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.readout import read_out
 from tl_ffblock.errors import CompletenessError, UnsupportedModelError
 from tl_ffblock.layer.records import Block, Norm
+from tl_ffblock.layer.scopes import Branch
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +53,22 @@ class SenderOutputs:
 
 @dataclass(frozen=True)
 class _Branch:
-    """Attention or feed-forward of a layer: its senders, and the bias and norm after the sum of their outputs."""
+    """Attention or feed-forward of a layer: its senders, and bias, norm and multiplier after the sum of their outputs."""
 
     senders: slice
     bias: Float[Tensor, " d"]
     norm: Norm | None
+    multiplier: float
+
+    @property
+    def adds(self) -> bool:
+        """Whether the senders' outputs themselves are added to the residual stream."""
+        return self.norm is None and self.multiplier == 1
 
     def written(self, outputs: Float[Tensor, "*lead d"]) -> Float[Tensor, "*lead d"]:
         """Term of the residual stream [... d] for a sum of the senders' outputs."""
-        return outputs + self.bias if self.norm is None else self.norm(outputs + self.bias)
+        made = outputs + self.bias if self.norm is None else self.norm(outputs + self.bias)
+        return made if self.multiplier == 1 else self.multiplier * made
 
 
 @dataclass(frozen=True)
@@ -322,10 +331,11 @@ class EdgeAblation:
 
     def _weights(self, layer: BoundLayer) -> _Weights:
         block, heads = layer.read(self.model.working_dtype), self.heads_of(layer.number)
-        branches = [_Branch(heads, block.attention.b_o, block.attn_out_norm)]
+        by_attention, by_feed_forward = (block.multipliers.get(branch, 1.0) for branch in get_args(Branch))
+        branches = [_Branch(heads, block.attention.b_o, block.attn_out_norm, by_attention)]
         if self.fed:
-            last = slice(heads.stop, heads.stop + 1)
-            branches.append(_Branch(last, torch.zeros_like(block.attention.b_o), block.ff_out_norm))
+            last, none = slice(heads.stop, heads.stop + 1), torch.zeros_like(block.attention.b_o)
+            branches.append(_Branch(last, none, block.ff_out_norm, by_feed_forward))
         return _Weights(block, layer.query_keys(self.model.working_dtype), tuple(branches))
 
     def _run(self, tokens: Int[Tensor, " pos"], batch: "_Batch") -> Float[Tensor, "run pos d_vocab"]:
@@ -427,7 +437,7 @@ class _Batch:
         assert ablated is not None, "receivers read ablated outputs"
         kept = self.kept[:, self.used][:, :, receivers].to(self.differences).transpose(1, 2)
         branches = [branch for branch in self.edges.branches if branch.senders.start < n_seen]
-        if all(branch.norm is None for branch in branches):
+        if all(branch.adds for branch in branches):
             read = self.edges.ablated_stream(ablated, n_seen) + self._changes(kept, slice(0, n_seen))
         else:
             read = ablated[0] + self._changes(kept, slice(0, 1))

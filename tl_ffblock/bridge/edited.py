@@ -525,7 +525,7 @@ class LateRuns:
     def activation(self, kind: PatchKind, layer: int) -> Float[Tensor, "..."]:
         """Unpatched activation: [pos d_model], for heads [pos head d_head], for patterns [head query key]."""
         if kind == "residual_mid":
-            return self._kept["residual", layer] + self._kept["attention", layer]
+            return self._kept["residual", layer] + self._attention_factor(layer) * self._kept["attention", layer]
         return self._kept[kind, layer]
 
     @property
@@ -559,7 +559,7 @@ class LateRuns:
         if kind != "pattern":
             rows = rows.transpose(1, 2) if kind in _OF_HEADS else rows[:, 0]
         if kind == "residual_mid":
-            values = values - self._kept["residual", layer]
+            values = (values - self._kept["residual", layer]) / self._attention_factor(layer)
 
         def put(x: Tensor, hook: object = None) -> Tensor:
             own = self._arranged((kind, layer), x)
@@ -603,6 +603,9 @@ class LateRuns:
                 f"largest (tolerance {self._model.tolerance:g}). Patches of this model are not exact; please report this fault."
             )
         return error
+
+    def _attention_factor(self, layer: int) -> float:
+        return self._model.layers[layer].multipliers.get("attn", 1.0)
 
     def _arranged(self, key: tuple[PatchKind, int], tensor: Tensor) -> Tensor:
         kind, layer = key

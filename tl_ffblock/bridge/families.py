@@ -69,6 +69,8 @@ FAMILIES: list[Family] = [
     Family("MiniMax-M2", "pre_ln", ("MiniMaxM2ForCausalLM",)),
     Family("Phi-MoE", "pre_ln", ("PhiMoEForCausalLM", "PhimoeForCausalLM")),
     Family("Granite-MoE", "pre_ln", ("GraniteMoeForCausalLM",)),
+    Family("BitNet", "pre_ln", ("BitNetForCausalLM",)),
+    Family("ModernBERT-decoder", "pre_ln", ("ModernBertDecoderForCausalLM",)),
     Family("gpt_oss", "pre_ln", ("GptOssForCausalLM",)),
     Family("DeepSeek-V2", "pre_ln", ("DeepseekV2ForCausalLM",)),
     Family("DeepSeek-V3", "pre_ln", ("DeepseekV3ForCausalLM",)),

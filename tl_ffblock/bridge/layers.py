@@ -28,7 +28,17 @@ from torch.utils.hooks import RemovableHandle
 
 from tl_ffblock.bridge.callbacks import Change, HookedModel, HookPoint, LastCallback, Several
 from tl_ffblock.bridge.families import Api, Family
-from tl_ffblock.bridge.linears import SHARED_EXPERT, SHARED_EXPERTS, Linear, bias, has_matrix, linear_of, loaded, matrix
+from tl_ffblock.bridge.linears import (
+    SHARED_EXPERT,
+    SHARED_EXPERTS,
+    Linear,
+    bias,
+    has_matrix,
+    linear_of,
+    loaded,
+    matrix,
+    unwrapped,
+)
 from tl_ffblock.bridge.mixers import MIXERS, read_mixer
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.errors import FFBlockError, UnsupportedModelError
@@ -40,6 +50,7 @@ from tl_ffblock.layer.scopes import (
     PROGRAMS,
     Add,
     Attend,
+    Branch,
     Feed,
     Normalise,
     NormName,
@@ -54,7 +65,6 @@ _EXPERTS_ARGUMENTS = 4
 """Parameters of a forward function of experts: self, tokens, numbers of the chosen experts, their weights."""
 ExtraSite: TypeAlias = Literal["query", "key"]
 """Further tensors of a layer: queries and keys as attention multiplies them."""
-Branch: TypeAlias = Literal["attn", "mlp"]
 
 # HookPoints of a Post-LN block that differ from those of other blocks, by scope.
 _POST_LN_BRIDGE = {
@@ -186,6 +196,20 @@ class BoundLayer:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
 
+    @cached_property
+    def is_fused(self) -> bool:
+        """Whether one matrix has pre-activations and linear branch of a gated feed-forward, in this order (ModernBERT)."""
+        dense = self.has_feed_forward and not self.has_experts and not self.is_gated
+        if not dense or not has_matrix(self.block.mlp, "W_in"):
+            return False
+        return matrix(self.block.mlp, "W_in").shape[1] == 2 * matrix(self.block.mlp, "W_out").shape[0]
+
+    def halves(self, site: str, tensor: Tensor) -> dict[str, Tensor]:
+        """A site's tensor by name; pre-activations and linear branch of a fused matrix apart."""
+        if site != "pre" or not self.is_fused:
+            return {site: tensor}
+        return dict(zip(("pre", "pre_linear"), tensor.chunk(2, dim=-1), strict=True))
+
     # Gate of attention
 
     @cached_property
@@ -207,6 +231,35 @@ class BoundLayer:
         soft = type(_inner(self.block.attn)).__name__.startswith("Laguna")  # which computes it in float32
         made = nn.functional.softplus(tensor.float()).to(tensor) if soft else tensor.sigmoid()
         return made.reshape(*tensor.shape[:2], int(self.hooked.cfg.n_heads), -1)
+
+    # Norms inside attention and feed-forward, which have no HookPoint
+
+    @cached_property
+    def values_norm(self) -> str | None:
+        """Module of the norm of all heads' weighted values before W_O (BitNet); None without one."""
+        return self._inner_norm("attn", "attn_sub_norm")
+
+    @cached_property
+    def post_norm(self) -> str | None:
+        """Module of the norm of a gated feed-forward's activations before W_out (BitNet); None without one."""
+        found = self._inner_norm("mlp", "ffn_sub_norm")
+        return found if found is not None and self.is_gated else None
+
+    def _inner_norm(self, part: str, name: str) -> str | None:
+        owner = self.block._modules.get(part)
+        return self.name(f"{part}._original_component.{name}") if owner and hasattr(unwrapped(owner), name) else None
+
+    def normed_values(self, z: Float[Tensor, "*lead head d_head"]) -> Float[Tensor, "*lead head d_head"]:
+        """Weighted values after the norm before W_O; unchanged without one."""
+        return z if self.values_norm is None else self.attention(z.dtype).normed(z)
+
+    def post_factor(self, pre: Tensor | None, pre_linear: Tensor | None) -> Float[Tensor, "*lead d_mlp"] | None:
+        """Gain over scale of the norm before W_out, by which every activation is multiplied; None without one."""
+        if self.post_norm is None or pre is None:
+            return None
+        wide = torch.promote_types(pre.dtype, torch.float32)
+        norm, linear = self.norm(self.post_norm, wide), None if pre_linear is None else pre_linear.to(wide)
+        return norm.gain / norm.scale(self.activation().output(pre.to(wide), linear))
 
     # Layout of heads
 
@@ -359,7 +412,8 @@ class BoundLayer:
                 if norms and not on_bridge:
                     gain = self.norm_modules[norms[0]]
                     return {f"whole.{scope}": f"{gain}.{BEFORE_GAIN}", f"scale.{scope}": f"{gain}.hook_scale"}
-                # HookPoints of Granite's scaled branches do not fire; at a scale of 1 these have the same tensors.
+                # HookPoints of Granite's scaled branches have the terms of the residual stream, and fire only if hooks were there
+                # in the first forward pass; these have the modules' outputs.
                 silent = hasattr(self.block, "residual_contribution_scale") or self.is_recurrent
                 module = self.mixes if branch == "attn" else branch
                 name = self.name(f"{module}.hook_out" if norms or silent else f"hook_{branch}_out")
@@ -496,6 +550,12 @@ class BoundLayer:
         shared = {"shared": f"{prefix}.shared_expert_gate.hook_out"} if hasattr(mlp, "shared_expert_gate") else {}
         return routing | shared
 
+    @cached_property
+    def multipliers(self) -> dict[Branch, float]:
+        """Factors of attention and feed-forward in their sums with the residual stream; empty if they are added as they are."""
+        factor = getattr(_inner(self.block), "residual_multiplier", 1.0)
+        return {} if factor == 1 else dict.fromkeys(get_args(Branch), float(factor))
+
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
         short = name.removeprefix(self.name(""))
@@ -522,8 +582,9 @@ class BoundLayer:
                     layer=self.number,
                     order=self.order,
                     causal=self.family.causal,
-                    attention=self._attention(dtype),
+                    attention=self.attention(dtype),
                     feed_forward=self._feed_forward(dtype) if self.has_feed_forward else None,
+                    multipliers=self.multipliers,
                     **{role: self.norm(self.norm_modules[role], dtype) for role in roles},
                 )
         except (AttributeError, TypeError, ValueError, IndexError, RuntimeError) as error:
@@ -538,14 +599,17 @@ class BoundLayer:
                 f"{self.where}: its weights do not have the layout of a {self.order} block: {found}."
             ) from error
 
-    def _attention(self, dtype: torch.dtype) -> AttentionWeights:
+    def attention(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of attention, on their own device."""
         if self.is_recurrent:
             return self.mixer(dtype).attention
         if self.is_latent:
             return self._latent_attention(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
-        return AttentionWeights(w_o, b_o, w_v, _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o))
+        b_v = _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o)
+        norm = None if self.values_norm is None else self.norm(self.values_norm, dtype)
+        return AttentionWeights(w_o, b_o, w_v, b_v, norm=norm)
 
     def _latent_attention(self, dtype: torch.dtype) -> AttentionWeights:
         """Weights of multi-head latent attention: values are `norm(x W_down) W_up` (arXiv 2405.04434, eq. 9 to 11)."""
@@ -595,15 +659,16 @@ class BoundLayer:
             return self.experts(dtype)
         mlp = self.block.mlp
         w_in, w_out = (_tensor(matrix(mlp, name), dtype) for name in ("W_in", "W_out"))
+        b_in = _bias(bias(mlp, "b_in"), w_in.shape[1:], w_in)
         d_mlp, d_model = w_out.shape
+        gate: tuple[Tensor | None, Tensor | None] = (None, None)
+        if self.is_gated:
+            gate = _tensor(matrix(mlp, "W_gate"), dtype), _bias(bias(mlp, "b_gate"), (d_mlp,), w_in)
+        elif self.is_fused:
+            (w_gate, w_in), (b_gate, b_in) = w_in.chunk(2, dim=1), b_in.chunk(2)
+            gate = w_gate, b_gate
         return FeedForward(
-            w_in=w_in,
-            b_in=_bias(bias(mlp, "b_in"), (d_mlp,), w_in),
-            w_out=w_out,
-            b_out=_bias(bias(mlp, "b_out"), (d_model,), w_in),
-            activation=self.activation(),
-            w_gate=_tensor(matrix(mlp, "W_gate"), dtype) if self.is_gated else None,
-            b_gate=_bias(bias(mlp, "b_gate"), (d_mlp,), w_in) if self.is_gated else None,
+            w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate
         )
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
@@ -617,16 +682,22 @@ class BoundLayer:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
-        if on_bridge and not hasattr(norm, "uses_rms_norm"):
+        # Norms inside attention, and that of a prediction head, are Hugging Face's modules.
+        layer_norm = isinstance(norm, nn.LayerNorm)
+        inner = norm is _inner(norm) and (layer_norm or type(norm).__name__.endswith("RMSNorm"))
+        if on_bridge and not hasattr(norm, "uses_rms_norm") and not inner:
             raise UnsupportedModelError(
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
             )
-        centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
+        if inner:
+            centred = layer_norm
+        else:
+            centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
-        shown = {name: getattr(norm, name[0], None) for name in ("weight", "bias")}
+        shown = {name: getattr(norm, name if inner else name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
         gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
@@ -812,11 +883,11 @@ class BoundLayer:
                 "estimates or patches of heads, without edges."
             )
         attn = self.block.attn
-        if exact and self.gate_name is not None:
-            raise UnsupportedModelError(
-                f"{self.where}: the gate of its attention reads the residual stream, too, and has no edges of its own. Use "
-                "estimates or patches of heads, without edges."
-            )
+        if exact and (self.gate_name is not None or self.values_norm is not None):
+            found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
+            if self.gate_name is None:
+                found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
+            raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []

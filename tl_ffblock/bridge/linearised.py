@@ -37,7 +37,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, edited_names
 from tl_ffblock.bridge.gradient_cache import EMBEDDING, END, Fittings, GradientCache, Kind, Place
-from tl_ffblock.bridge.layers import BoundLayer, Branch, has_norm
+from tl_ffblock.bridge.layers import BoundLayer, has_norm
 from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.offloaded import weights_on_device
@@ -47,7 +47,7 @@ from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
 from tl_ffblock.layer.mixers import Constant, MixerSite
 from tl_ffblock.layer.records import FeedForward
-from tl_ffblock.layer.scopes import Normalise
+from tl_ffblock.layer.scopes import Branch, Normalise
 from tl_ffblock.signatures import strict
 
 RuleName: TypeAlias = Literal["path", "patching", "gradient"]
@@ -58,6 +58,8 @@ _TERMS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 )
 # Norms whose output is read by attention and feed-forwards, and not added to the residual stream.
 _READ_BY_BRANCHES = ("attn_norm", "ff_norm")
+# Dense module, activation and norm between final norm and unembedding (ModernBERT's decoder), which have no HookPoint.
+_PREDICTION = "prediction_head._original_component"
 # Position embeddings that are not a term: TransformerLens 4.3's hook_pos_embed belongs to a module that never runs.
 _NOT_ADDED = ("rotary", "alibi")
 
@@ -139,7 +141,8 @@ def _unchanged(x: Tensor, hook: object = None) -> None:
 
 def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
     """Norms with the layer that adds their shifts; optionally without those that only a branch reads."""
-    for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (("ln_final", "mlm_head.ln"), model.n_layers)):
+    after = ("ln_final", "mlm_head.ln", f"{_PREDICTION}.norm")
+    for names, layer in ((("embed_ln", "embed.ln"), EMBEDDING), (after, model.n_layers)):
         yield from ((layer, name) for name in names if has_norm(model.hooked, name))
     for bound in model.layers:
         roles = (step.operation.norm for step in bound.program if isinstance(step.operation, Normalise))
@@ -147,6 +150,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
         names_of_layer = {bound.norm_modules[role] or "" for role in roles}
         if bound.is_latent and not stream_alone:
             names_of_layer.add(bound.latent_norm)
+        if bound.values_norm is not None and not stream_alone:
+            names_of_layer.add(bound.values_norm)
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -203,8 +208,10 @@ class _Linearised:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)
             return
+        shown = f"{name}.hook_out" in self.model.hook_points  # a norm inside attention or a prediction head has no HookPoint
+        at_end = partial(self.fittings.before, f"{name}.hook_out") if shown else partial(self.fittings.output_of, name)
         if not self.rules.norms:
-            self.fittings.before(f"{name}.hook_out", shift)
+            at_end(shift)
             return
         read: list[Tensor] = []
 
@@ -214,8 +221,8 @@ class _Linearised:
             self.cache.compare(name, y, linear)
             return onward if shift is None else shift(onward)
 
-        self.fittings.after(f"{name}.hook_in", read.append)
-        self.fittings.before(f"{name}.hook_out", form)
+        self._at_input(name, read.append)
+        at_end(form)
 
     def layer(self, layer: BoundLayer) -> None:
         number, cache, after = layer.number, self.cache, self.fittings.after
@@ -361,7 +368,7 @@ class _Linearised:
         self.fittings.before(layer.branch_output_name("attn"), form)
 
     def _at_input(self, module: str, receive: Change) -> None:
-        if self.on_bridge:
+        if self.on_bridge and f"{module}.hook_in" in self.model.hook_points:
             self.fittings.after(f"{module}.hook_in", receive)
         else:
             self.fittings.input_of(module, receive)
@@ -384,8 +391,12 @@ class _Linearised:
 
         def form(y: Tensor) -> Tensor:
             pre, linear = read.pop("pre").to(wide), read.pop("pre_linear").to(wide) if layer.is_gated else None
+            if layer.is_fused:
+                pre, linear = pre.chunk(2, dim=-1)
             with torch.no_grad():
                 coefficients = activation.coefficients(pre.detach(), None if linear is None else linear.detach())
+                factor = layer.post_factor(pre, linear)
+                coefficients = coefficients if factor is None else coefficients.times(factor)
             onward, linear_form = activated(y, coefficients, pre, linear)
             self.cache.compare(site, y, linear_form)
             at_zero = self.cache.biased(zero, coefficients.baseline.expand(y.shape[-1]))
@@ -406,6 +417,13 @@ class _Linearised:
             fittings.after("mlm_head.hook_out", partial(read.__setitem__, "pre"))
             if self.rules.feed_forward:
                 fittings.before("ln_final.hook_in", lambda y: self._of_head(y, read["pre"]) if read else None)
+        elif hasattr(model.hooked, "prediction_head"):
+            dense = unwrapped(model.hooked.get_submodule("prediction_head")).dense
+            of_head = Place("bias", model.n_layers, "prediction_head.b")
+            fittings.output_of(f"{_PREDICTION}.dense", cache.biased(of_head, dense.bias))
+            fittings.input_of(f"{_PREDICTION}.act", partial(read.__setitem__, "pre"))
+            if self.rules.feed_forward:
+                fittings.output_of(f"{_PREDICTION}.act", lambda y: self._of_head(y, read["pre"]))
         elif model.api == "HookedEncoder":
             head: Any = model.hooked.get_submodule("mlm_head")
             gated = cache.biased(of_head, head.b)

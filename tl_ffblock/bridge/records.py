@@ -142,7 +142,10 @@ class _Collector:
         tensor = one_for_all_heads(site, arranged)
         size = (tensor if site == "resid_pre" else self._tensors["resid_pre"]).shape[:2]
         in_graph = tensor is arranged and tensor.requires_grad and self._spec.rows is None and not after_use
-        kept = self._tensors[site] = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
+        kept = select_rows(site, tensor, self._spec.rows, (size[0], size[1]), copy=not in_graph)
+        halves = layer.halves(site, kept)
+        self._tensors |= halves
+        kept = kept if len(halves) == 1 else torch.cat([*halves.values()], dim=-1)
         onward = layer.restored(site, kept.reshape(tensor.shape).clone(), given) if in_graph else None
         self._pending[self.layer] = set(self.names) - set(self._tensors)
         if not self._pending[self.layer]:
@@ -255,7 +258,8 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
         pattern=tensors["pattern"],
         value=tensors["value"],
         whole=_whole(layer, block, tensors, spec.rows),
-        gate=layer.gate(tensors["gate"]) if "gate" in tensors and not layer.is_recurrent else tensors.get("gate"),
+        gate=_gate(layer, block, tensors),
+        post_factor=layer.post_factor(tensors.get("pre"), tensors.get("pre_linear")),
         routing=layer.routing_weights(tensors),
         edited=edited,
         **{site: tensors.get(site) for site in _OPTIONAL},
@@ -268,8 +272,18 @@ def _mixed(layer: BoundLayer, spec: CaptureSpec, x: Float[Tensor, "batch pos d"]
     mixed, rows = layer.mixer(spec.dtype).mix(x.detach().to(spec.dtype)), spec.rows
     made = {"pattern": select_rows("pattern", mixed.pattern, rows, (x.shape[0], x.shape[1])), "value": mixed.value}
     of_queries = {"gate": mixed.gate, "constant": mixed.constant}
-    made |= {name: _rows_of(tensor.flatten(2), rows).unflatten(-1, tensor.shape[2:]) for name, tensor in of_queries.items() if tensor is not None}
+    made |= {
+        name: _rows_of(tensor.flatten(2), rows).unflatten(-1, tensor.shape[2:])
+        for name, tensor in of_queries.items()
+        if tensor is not None
+    }
     return made if mixed.taps is None else {**made, "taps": mixed.taps}
+
+
+def _gate(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    if block.attention.norm is not None:
+        return block.attention.reciprocal_scale(tensors["pattern"], tensors["value"])
+    return layer.gate(tensors["gate"]) if "gate" in tensors else None
 
 
 def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows: Tensor | None) -> dict[str, Tensor]:
@@ -279,7 +293,7 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
         if f"whole.{scope}" not in tensors:
             # a parallel block has no tensor x + attention
             assert operation == Add("Attn", INPUT), scope
-            whole[scope] = whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
+            whole[scope] = block.multiplier(operation) * whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
             continue
         tensor = tensors[f"whole.{scope}"]
         if layer.sites[f"whole.{scope}"].endswith(f".{BEFORE_GAIN}"):

@@ -199,11 +199,6 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
     experts = getattr(getattr(block, "mlp", None), "original_component", None)
     if hasattr(experts, "router") and not hasattr(experts, "experts"):
         yield f"its mixture of experts ({type(experts).__name__}) has no module `experts`, so their weights are not known."
-    if getattr(block, "residual_contribution_scale", 1.0) != 1.0:
-        yield (
-            f"branches are multiplied by {block.residual_contribution_scale:g} before they are added (residual_multiplier), "
-            "which is not a known block form: Attn + resid_pre = Atb does not hold."
-        )
     for name, parameter in block.named_parameters():
         if parameter.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
             yield (

@@ -174,8 +174,9 @@ def _identity(record: LayerRecord, step: Step) -> str:
     match step.operation:
         case Attend():
             return "sum over heads and keys of pattern x value W_O + b_O = attention output"
-        case Add(left, right):
-            return f"{left} + {right} = {step.scope}"
+        case Add(left, right) as added:
+            factor = record.block.multiplier(added)
+            return f"{'' if factor == 1 else f'{factor:g} '}{left} + {right} = {step.scope}"
         case Normalise(of, norm):
             return f"{norm}({of}) = {step.scope}"
         case Feed():
@@ -193,7 +194,9 @@ def _inside_feed_forward(record: LayerRecord, x: Tensor) -> Iterator[tuple[str, 
     for name, expected, shown in zip(weights, ff.pre_activations(x), (record.pre, record.pre_linear), strict=False):
         assert expected is not None and shown is not None
         yield f"feed-forward input {name}", _error(expected, shown)
-    yield f"{ff.activation.name}(pre) = post", _error(ff.activation.output(record.pre, record.pre_linear), record.post)
+    made = ff.activation.output(record.pre, record.pre_linear)
+    made = made if record.post_factor is None else made * record.post_factor
+    yield f"{ff.activation.name}(pre) = post", _error(made, record.post)
 
 
 def _error(found: Tensor, expected: Tensor) -> float:

@@ -389,12 +389,10 @@ class LayerFlow:
                 case Add() if step is steps[-1] or any(
                     step.scope in reader.operands and not isinstance(reader.operation, Add) for reader in steps
                 ):
-                    terms = [term for operand in step.operands for term in self._terms(operand, drawn)]
                     whole = self.record.whole[step.scope][self.draft.position]
                     node = self._node("sum", "", step.shows, name=self._stream(step, step.scope))
-                    drawn[step.scope] = self.draft.sum(
-                        node, whole, self.by[step.scope], self._written(terms), whole=whole
-                    )
+                    terms = self._terms(step.scope, drawn)
+                    drawn[step.scope] = self.draft.sum(node, whole, self.by[step.scope], terms, whole=whole)
         return drawn[steps[-1].scope]
 
     @property
@@ -415,11 +413,15 @@ class LayerFlow:
     def _written(self, nodes: Iterable[int]) -> dict[int, Tensor]:
         return {node: self.draft.vectors[node][0] for node in nodes}
 
-    def _terms(self, scope: str, drawn: dict[str, int]) -> list[int]:
+    def _terms(self, scope: str, drawn: dict[str, int]) -> dict[int, Tensor]:
+        """Terms of a sum, each as it is added, by the node of its vector; those of an intermediate sum without a node too."""
         if scope in drawn:
-            return [drawn[scope]]
-        (step,) = (step for step in self._steps if step.scope == scope)
-        return [node for operand in step.operands for node in self._terms(operand, drawn)]
+            return self._written([drawn[scope]])
+        (added,) = (step.operation for step in self._steps if step.scope == scope)
+        assert isinstance(added, Add), "other steps have nodes"
+        factor = self.record.block.multiplier(added)
+        branch = {node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()}
+        return branch | self._terms(added.right, drawn)
 
     def _norm(self, step: Step, of: int) -> int:
         """Add the norm of a node's vector; returns that node if the model has no norm here."""
@@ -461,9 +463,7 @@ class LayerFlow:
         own = weights.w_k[head] @ weights.b_q[head]
         node = self._node("query", f"H{head}.q", f"head {head}: query", head=head, index=i)
         query = draft.sum(node, from_read + own, None, {qkv: from_read}, own=own, unit="query")
-        values = (
-            record.head_values[:, head] if record.gate is None else record.head_values[:, head] * record.gate[i, head]
-        )
+        values = record.gated(record.head_values, i)[:, head]
         contributions = attended[:, None] * (values @ w_o)
         shown = largest(attended, self.pruning.values)
         written_by: list[int] = []
@@ -515,7 +515,8 @@ class LayerFlow:
         w_o, coefficients = attention.w_o.flatten(0, 1), z.flatten()
         of_query = record.rows(slice(draft.position, draft.position + 1)).by_channel
         constant = of_query.pattern_sums.T[..., None] * of_query.block.value_constant
-        constant = (constant if of_query.constant is None else constant + of_query.constant)[0].flatten()
+        constant = constant if of_query.constant is None else constant + of_query.constant
+        constant = (constant.reshape(z.shape) * attention.gain).flatten()
         shown = self.pruning.shown(coefficients, w_o.norm(dim=-1), self.pruning.rows)
         hidden = _hidden(len(coefficients), shown)
         rest, of_biases = (part[hidden] @ w_o[hidden] for part in (coefficients - constant, constant))
@@ -613,7 +614,7 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
             keys.append(torch.zeros_like(ff.w_out))
             biases.append(torch.zeros_like(ff.b_in))
             continue
-        path = ff.activation.coefficients(*row.pre_activations(ff, x))
+        path = row.coefficients(ff, x)
         terms = [(weight * on[0], w, b) for on, (_, w, b) in zip(path.factors, ff.inputs, strict=True)]
         keys.append(reduce(add, [factor * w for factor, w, _ in terms]).T)
         at_zero = (weight * path.baseline).expand(len(ff.w_out))

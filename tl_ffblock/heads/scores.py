@@ -222,7 +222,8 @@ def _written(block: Block, x: Float[Tensor, "prompt d"]) -> Float[Tensor, "promp
     attention, norm = block.attention, block.attn_norm
     values = attention.values(x if norm is None else norm(x))
     each = values.repeat_interleave(len(attention.w_o) // values.shape[1], dim=1)
-    written = einsum(each, attention.w_o, "prompt head e, head e d -> prompt head d")
+    # The scale of a norm before W_O, as that after it, does not change the order of logits.
+    written = einsum(each * attention.gain, attention.w_o, "prompt head e, head e d -> prompt head d")
     after = block.attn_out_norm  # its scale does not change the order of logits
     return written if after is None else after.linear(written)
 

@@ -69,9 +69,13 @@ class EditPoint:
     """HookPoint name, as `run_with_hooks` takes it."""
     norm: NormName | None = None
     """A norm of the block whose gain is applied after this HookPoint (HookedTransformer, HookedEncoder)."""
+    added: Add | None = None
+    """A sum whose left operand has this HookPoint, and its multiplier after it."""
 
     def onto(self, vector: Float[Tensor, "*lead d_model"], block: Block) -> Float[Tensor, "*lead d_model"]:
-        """Vector to add here so that the scope's tensor changes by `vector`: before a gain, `vector / gain`."""
+        """Vector to add here so that the scope's tensor changes by `vector`: before a gain or multiplier, divided by it."""
+        if self.added is not None:
+            vector = vector / block.multiplier(self.added)
         return vector if self.norm is None else vector / block.norm(self.norm).gain
 
 
@@ -87,8 +91,9 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
     layer, order = layer_number(layer, model.n_layers, f"in {model.name}"), model.family.order
     select_scopes(order, scope)
     operation = next(step.operation for step in PROGRAMS[order] if step.scope == scope)
-    if isinstance(operation, Add) and operation.right == INPUT:
-        scope = operation.left  # a change of attention's output is the same change of x + attention
+    added = operation if isinstance(operation, Add) and operation.right == INPUT else None
+    if added is not None:
+        scope = added.left  # a change of attention's term is the same change of x + attention
     before_ff = isinstance(operation, Normalise) and operation.norm == "ff_norm"
     if before_ff and model.api == "TransformerBridge":
         return EditPoint(model.layers[layer].ff_input_name)
@@ -104,7 +109,7 @@ def edit_point(model: Model, layer: int, scope: str) -> EditPoint:
             f"{model.name} ({model.api}): no HookPoint has {scope} of layer {layer} before the norm that follows it, so it cannot be "
             "changed alone. Use a TransformerBridge, or the scope after that norm."
         )
-    return EditPoint(name, operation.norm if before_gain and isinstance(operation, Normalise) else None)
+    return EditPoint(name, operation.norm if before_gain and isinstance(operation, Normalise) else None, added)
 
 
 def adding(delta: Float[Tensor, "batch pos d_model"]) -> HookFunction:

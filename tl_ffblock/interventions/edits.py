@@ -138,7 +138,11 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     value = record.head_values
     z = torch.einsum("hk,khe->he", record.pattern[:, query], value)
     cut = (z - alpha * value[key]) / (1 - alpha)
-    change = cut - z if record.gate is None else (cut - z) * record.gate[query]
+    attention = record.block.attention
+    if attention.norm is not None:  # its scale follows
+        change = attention.normed(cut) - attention.normed(z)
+    else:
+        change = cut - z if record.gate is None else (cut - z) * record.gate[query]
     return Edit(contributions.model.layers[record.layer].values_name, query, change.flatten())
 
 

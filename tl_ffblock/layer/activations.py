@@ -162,6 +162,11 @@ class PathCoefficients:
     on_linear: Float[Tensor, "*shape"] | None
     baseline: Float[Tensor, "*one"]
 
+    def times(self, factor: Float[Tensor, "*shape"]) -> "PathCoefficients":
+        """Coefficients of a gated output times a constant factor; its baseline is zero."""
+        assert self.on_linear is not None, "without a gate, the baseline would be multiplied too"
+        return PathCoefficients(factor * self.on_pre, factor * self.on_linear, self.baseline)
+
     @property
     def factors(self) -> tuple[Float[Tensor, "*shape"], ...]:
         """One coefficient per input matrix, in the order of `FeedForward.inputs`."""

@@ -95,8 +95,9 @@ def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
     attention, chosen = record.block.attention, list(heads)
     shared = len(attention.w_o) // len(attention.w_v)
     value_heads = [head // shared for head in chosen]
+    norm = attention.norm and replace(attention.norm, gain=attention.gain[chosen].flatten())
     weights = replace(
-        attention, w_o=attention.w_o[chosen], w_v=attention.w_v[value_heads], b_v=attention.b_v[value_heads]
+        attention, w_o=attention.w_o[chosen], w_v=attention.w_v[value_heads], b_v=attention.b_v[value_heads], norm=norm
     )
     return replace(
         record,
@@ -242,7 +243,9 @@ class _ThroughFeedForward(LinearLayer):
 
     def jvp(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
         if isinstance(operation, Add) and (fed := self._fed & {operation.left, operation.right}):
-            return reduce(add, [done[name] for name in sorted(fed)])
+            branch = [self.multiplied(operation, done[operation.left])] if operation.left in fed else []
+            stream = [done[operation.right]] if operation.right in fed else []
+            return reduce(add, branch + stream)
         return super().jvp(operation, done)
 
 

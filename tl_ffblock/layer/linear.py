@@ -1,11 +1,11 @@
 """One layer of one forward pass as a linear map: value, jvp, vjp and constant of every step.
 
 Attention pattern, norm scales, router weights and path coefficients are those of the forward pass. With these fixed, a layer is
-linear in its input vectors, up to constants. C is the centring, s the scale; r, u B and A are the path coefficients
-(activations.py):
+linear in its input vectors, up to constants. C is the centring, s the scale, m the multiplier of a branch (mostly 1); r, u B and A
+are the path coefficients (activations.py):
 
     step       jvp of v                                     constant   vjp of a cotangent g
-    add        v1 + v2                                                 g to both operands
+    add        m v1 + v2                                               m g to the branch, g to the stream
     normalise  gain * C v / s                               shift      C (g gain) / s
     feed       (r * v W_in) W_out                           biases     ((g W_out^T) r) W_in^T
       gated    (u B * v W_gate + A * v W_in) W_out          biases     ((g W_out^T) u B) W_gate^T + ((g W_out^T) A) W_in^T
@@ -310,8 +310,8 @@ class LinearLayer:
         match operation:
             case Attend():
                 return _written(record.z, attention.w_o) + attention.b_o
-            case Add(left, right):
-                return record.tensor(left) + record.tensor(right)
+            case Add(left, right) as added:
+                return self.block.multiplier(added) * record.tensor(left) + record.tensor(right)
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
@@ -349,12 +349,17 @@ class LinearLayer:
             case Attend():
                 given = self._attention
                 return attend(self.record, value_bias=self.settings.value_bias) if given is None else given
-            case Add(left, right):
-                return operand(left) + operand(right)
+            case Add(left, right) as added:
+                return self.multiplied(added, operand(left)) + operand(right)
             case Normalise(of, name):
                 return normalise(operand(of), self.block.norm(name), self.record.scale(of, name))
             case Feed(of):
                 return self.feed_forward(operand(of), self.record.tensor(of))
+
+    def multiplied(self, added: Add, branch: Parts) -> Parts:
+        """Parts of a branch times its multiplier."""
+        factor = self.block.multiplier(added)
+        return branch if factor == 1 else branch.map(lambda vector: factor * vector)
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         """Parts of a scope; if the block was edited, the effect of the edit becomes the remainder."""
@@ -386,7 +391,8 @@ class LinearLayer:
         pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
         players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
-            return captum_shares(ff.activation, players, self.settings.n_steps)
+            integrated = captum_shares(ff.activation, players, self.settings.n_steps)
+            return integrated if self.record.post_factor is None else weigh(integrated, self.record.post_factor)
         path = self.path(number, ff, x)
         shared = reduce(add, [weigh(of, factor) for of, factor in zip(players, path.factors, strict=True)])
         return replace(shared, bias=shared.bias + path.baseline)
@@ -394,7 +400,7 @@ class LinearLayer:
     def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
         """Path coefficients of Integrated Gradients at all queries, of the expert of a number."""
         if number not in self.paths:
-            self.paths[number] = ff.activation.coefficients(*self.record.pre_activations(ff, x))
+            self.paths[number] = self.record.coefficients(ff, x)
         return self.paths[number]
 
     def players(
@@ -439,8 +445,8 @@ class LinearLayer:
         match step.operation:
             case Attend(of):
                 return [(of, self.vjp_attention(cotangent))]
-            case Add(left, right):
-                return [(left, cotangent), (right, cotangent)]
+            case Add(left, right) as added:
+                return [(left, self.block.multiplier(added) * cotangent), (right, cotangent)]
             case Normalise(of, name):
                 return [(of, LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True).vjp(cotangent))]
             case Feed(of):

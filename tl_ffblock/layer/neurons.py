@@ -115,6 +115,7 @@ def coefficient_rounding(record: LayerRecord, eps: float) -> Float[Tensor, "quer
     for expert, ff in enumerate(feed_forwards(record.block)):
         pre, linear = record.pre_activations(ff, x)
         bound = _GATE_ROUNDING * eps * (pre.abs() if linear is None else (pre * linear).abs())
+        bound = bound if record.post_factor is None else bound * record.post_factor.abs()
         bounds.append(bound if record.routing is None else bound * record.routing[:, expert, None])
     return torch.cat(bounds, dim=-1)
 

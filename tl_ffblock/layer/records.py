@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
-from tl_ffblock.layer.activations import Activation
+from tl_ffblock.layer.activations import Activation, PathCoefficients
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.layer.scopes import INPUT, NormName, Order
+from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order
 from tl_ffblock.signatures import real
 
 Method: TypeAlias = Literal["exact", "captum"]
@@ -175,6 +175,28 @@ class AttentionWeights:
     b_v: Float[Tensor, "kv_head d_head"]
     latent: Latent | None = None
     """Of multi-head latent attention; the scale of its norm is a constant of the linearised layer, at each source token."""
+    norm: Norm | None = None
+    """Norm of the weighted values of all heads before W_O (BitNet), its gain [head * d_head]; its scale is a constant of the
+    linearised layer, at each query."""
+
+    @property
+    def gain(self) -> Float[Tensor, "head d_head"]:
+        """Gain of the norm before W_O, ones without it."""
+        ones = self.w_o.new_ones(()).expand(self.w_o.shape[:2])
+        return ones if self.norm is None else self.norm.gain.view(ones.shape)
+
+    def normed(self, z: Float[Tensor, "*lead head d_head"]) -> Float[Tensor, "*lead head d_head"]:
+        """Weighted values of all heads after the norm before W_O; unchanged without it."""
+        return z if self.norm is None else self.norm(z.flatten(-2)).view(z.shape)
+
+    def reciprocal_scale(
+        self, pattern: Float[Tensor, "*batch head query key"], value: Float[Tensor, "*batch key kv_head d_head"]
+    ) -> Float[Tensor, "*batch query head 1"]:
+        """1 / scale of the norm before W_O, the same for all heads: its factor of every query's weighted values, but for the gain."""
+        assert self.norm is not None, "no norm before W_O"
+        heads = value.to(self.w_o).repeat_interleave(len(self.w_o) // value.shape[-2], dim=-2)
+        z = einsum(pattern.to(heads), heads, "... head query key, ... key head e -> ... query head e")
+        return (1 / self.norm.scale(z.flatten(-2)))[..., None].expand(*z.shape[:-1], 1)
 
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
         """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
@@ -241,6 +263,8 @@ class Block:
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual. Other orders: the norm that reads the layer's output, which is the next
     layer's first norm or the final norm. norm_after: only the last layer has one."""
+    multipliers: Mapping[Branch, float] = field(default_factory=dict)
+    """Factors of the branches in their sums with the residual stream (Granite); 1 for those that are not named."""
 
     @cached_property
     def value_constant(self) -> Float[Tensor, "head d_head"]:
@@ -250,6 +274,10 @@ class Block:
         if norm is not None and attention.latent is None:  # RMSNorm before a latent vector has no shift
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
+
+    def multiplier(self, operation: Add) -> float:
+        """Factor of a sum's left operand."""
+        return self.multipliers.get(operation.branch, 1.0)
 
     def norm(self, name: NormName) -> Norm:
         """One of the norms that the order has."""
@@ -304,11 +332,13 @@ class LayerRecord:
     whole: Mapping[str, Float[Tensor, "*batch query d"]]
     gate: Float[Tensor, "*batch query head gated"] | None = None
     """Gate of attention, by which every query multiplies its weighted values before W_O, one number for each channel of a head or one
-    for all (gated attention, arXiv 2505.06708); a constant of the linearised layer, like the pattern."""
+    for all (gated attention, arXiv 2505.06708; 1 / scale of a norm before W_O); a constant of the linearised layer, like the pattern."""
     taps: Float[Tensor, "*batch key head d_head tap"] | None = None
     """Of a mixer with a convolution (mixers.py): factor with which the value t positions before a key is part of the key's."""
     constant: Float[Tensor, "*batch query head d_head"] | None = None
     """Of a mixer with a convolution: part of the weighted values that no token contributes, before the gate."""
+    post_factor: Float[Tensor, "*batch query d_mlp"] | None = None
+    """Gain over scale of a norm of the activations before W_out (BitNet), a constant of the linearised layer; None without one."""
     routing: Float[Tensor, "*batch query expert"] | None = None
     """Router weights, zero for experts that were not chosen; constants of the linearised layer, like the pattern."""
     query: Float[Tensor, "*batch query head d_head"] | None = None
@@ -352,16 +382,27 @@ class LayerRecord:
         shared = self.block.attention.w_o.shape[0] // self.value.shape[-2]
         return self.value if shared == 1 else self.value.repeat_interleave(shared, dim=-2)
 
-    def gated(self, z: Float[Tensor, "query head d_head"]) -> Float[Tensor, "query head d_head"]:
-        """Weighted values of every query times its gate; unchanged without one."""
-        return z if self.gate is None else z * self.gate
+    def gated(
+        self, z: Float[Tensor, "row head d_head"], query: int | slice = slice(None)
+    ) -> Float[Tensor, "row head d_head"]:
+        """Weighted values of every query times its gate, and the gain of a norm before W_O; unchanged without one.
+
+        Args:
+            z: Values of each query, or of any rows for one query.
+            query: The query; all by default.
+        """
+        if self.gate is None:
+            return z
+        gated = z * self.gate[query]
+        return gated if self.block.attention.norm is None else gated * self.block.attention.gain
 
     @property
     def z(self) -> Float[Tensor, "query head d_head"]:
-        """Weighted values of every query, times its gate; before W_O."""
-        own, (n_heads, d_head, _) = self.by_channel, self.block.attention.w_o.shape
+        """Weighted values of every query, times its gate and the gain of a norm before W_O, by which they are multiplied."""
+        own, attention = self.by_channel, self.block.attention
         z = einsum(own.pattern, own.head_values, "head query key, key head e -> query head e")
-        return (z if own.constant is None else z + own.constant).reshape(-1, n_heads, d_head)
+        z = z if own.constant is None else z + own.constant
+        return z.reshape(-1, *attention.w_o.shape[:2]) * attention.gain
 
     @property
     def is_by_channel(self) -> bool:
@@ -390,13 +431,13 @@ class LayerRecord:
             constant = None if constant is None else constant * self.gate
         if self.taps is not None:
             channels = _convolved(channels, self.taps)
-        value, w_o = self.head_values, attention.w_o
+        value, w_o = self.head_values, attention.w_o * attention.gain[..., None]
         w_v, b_v = (tensor.repeat_interleave(shared, dim=0) for tensor in (attention.w_v, attention.b_v))
         if channels.shape[1] > 1:
             value, w_o = rearrange(value, "key head e -> key (head e) 1"), rearrange(w_o, "head e d -> (head e) 1 d")
             w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
             constant = None if constant is None else rearrange(constant, "query head e -> query (head e) 1")
-        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v))
+        block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v, norm=None))
         without = dict.fromkeys(("gate", "taps", "query", "key"))
         return replace(self, block=block, pattern=channels.flatten(0, 1), value=value, constant=constant, **without)
 
@@ -405,6 +446,11 @@ class LayerRecord:
     ) -> tuple[Float[Tensor, "query d_mlp"], Float[Tensor, "query d_mlp"] | None]:
         """Pre-activations of a feed-forward with input x: captured, or recomputed from x for an expert."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
+
+    def coefficients(self, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
+        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries."""
+        found = ff.activation.coefficients(*self.pre_activations(ff, x))
+        return found if self.post_factor is None else found.times(self.post_factor)
 
     def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:
         """Number, weights and router weights of the feed-forward, or of each expert that some query was sent to."""

@@ -32,12 +32,20 @@ class Attend:
     of: str
 
 
+Branch: TypeAlias = Literal["attn", "mlp"]
+
+
 @dataclass(frozen=True)
 class Add:
-    """Sum of two vectors, each of a scope or the layer's input."""
+    """Sum of two vectors, each of a scope or the layer's input; the left one is that of a branch."""
 
     left: str
     right: str
+
+    @property
+    def branch(self) -> Branch:
+        """The branch that is added."""
+        return "attn" if self.left in ("Attn", "AttnLn") else "mlp"
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,12 @@ class HeadSum:
             return replace(heads, residual=other.residual if self.residual is None else self.residual)
         return replace(heads, residual=self.residual + other.residual)
 
+    def times(self, factor: float) -> "HeadSum":
+        """The scope times a number."""
+        scale, residual = (None if of is None else factor * of for of in (self.scale, self.residual))
+        bias = None if self.bias is None else replace(self.bias, weights=factor * self.bias.weights)
+        return replace(self, scale=scale, residual=residual, bias=bias)
+
     def normalised(self, name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "HeadSum":
         """The scope after a norm with the scale of the forward pass (eq. 30); the norm's shift goes to the bias part."""
         residual = None if self.residual is None else norm.linear(self.residual) / scale

@@ -127,7 +127,7 @@ class PairRows:
         self.experts: list[Expert] = []
         for number, ff, router in pairs.record.feed_forwards():
             if number not in paths:
-                paths[number] = ff.activation.coefficients(*pairs.record.pre_activations(ff, x))
+                paths[number] = pairs.record.coefficients(ff, x)
             self.experts.append(self._expert(number, ff, router, product))
         n_branches = max(len(expert.branches) for expert in self.experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self.experts), x.shape[1]
@@ -166,6 +166,11 @@ class PairRows:
     def __add__(self, head_sum: HeadSum) -> "PairRows":
         """These rows, with a further step that adds a linear scope."""
         self._steps.append(lambda of, rows, pairs: of.add_head_sum(head_sum, rows, pairs))
+        return self
+
+    def times(self, factor: float) -> "PairRows":
+        """These rows, with a further step that multiplies them by a number."""
+        self._steps.append(lambda _, rows, __: rows.mul_(factor))
         return self
 
     def normalised(self, _name: NormName, norm: Norm, scale: Float[Tensor, "query 1"]) -> "PairRows":
@@ -406,10 +411,10 @@ class NormsOfPairs:
             case Attend():
                 bias = BiasFactors.of_attention(record, self.settings.value_bias)
                 return HeadSum(scale=torch.ones_like(record.tensor(INPUT)[:, :1]), bias=bias)
-            case Add(left, right):
-                added = self._operand(right)
-                assert isinstance(added, HeadSum)  # only the left operand comes after the feed-forward
-                return self._operand(left) + added
+            case Add(left, right) as added:
+                branch, stream, factor = self._operand(left), self._operand(right), record.block.multiplier(added)
+                assert isinstance(stream, HeadSum)  # only the left operand comes after the feed-forward
+                return (branch if factor == 1 else branch.times(factor)) + stream
             case Normalise(of, name):
                 norm = record.block.norm(name)
                 return self._operand(of).normalised(name, norm, record.scale(of, name))

@@ -293,7 +293,7 @@ class LinearLayer:
         attention: Parts | None = None,
         entering: Parts | None = None,
     ) -> None:
-        self.record = record.by_channel
+        self.record = record.by_channel if attention is None else record
         self.block = self.record.block
         self.settings = settings
         # Steps up to the layer's output, which the vjp propagates through.

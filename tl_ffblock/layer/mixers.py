@@ -30,6 +30,8 @@ from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
 from tl_ffblock.layer.records import AttentionWeights
 
+_CACHED_NUMBERS = 2**17
+"""Coefficients of a scan by channel that are computed at a time; more would leave the processor's cache."""
 MixerSite: TypeAlias = Literal["value", "convolved", "z"]
 Change: TypeAlias = Callable[[MixerSite, Tensor], Tensor]
 
@@ -338,14 +340,25 @@ class SelectiveScan(Mixer):
         found = self.w_x(v[..., 0])[:, :, 0].split([rank, states, states], dim=-1)
         dt, b, c = found if self.norms is None else (norm(each) for norm, each in zip(self.norms, found, strict=True))
         dt = F.softplus(self.w_dt(dt)[..., 0])
-        a, total = -self.log_a.exp(), dt.cumsum(dim=1)
-        gap = rearrange(total[:, :, None] - total[:, None], "batch query key head -> batch head query key")
-        later = torch.ones(gap.shape[-2:], dtype=torch.bool, device=gap.device).triu(1)
-        gap, pattern = gap.masked_fill(later, torch.inf), torch.zeros_like(gap)
-        for n in range(states):  # one state at a time, since all would need their number times the memory
-            pattern = pattern + (a[:, n, None, None] * gap).exp() * (c[:, :, n, None] * b[:, None, :, n])[:, None]
-        pattern = pattern * rearrange(dt, "batch pos head -> batch head 1 pos")
+        at_once = max(1, _CACHED_NUMBERS // (x.shape[1] * states))
+        chunks = zip(dt.split(at_once, dim=-1), (-self.log_a.exp()).split(at_once), strict=True)
+        pattern = torch.cat([self._of_channels(*chunk, b, c) for chunk in chunks], dim=1)
         return pattern + torch.diag_embed(repeat(self.skip, "head -> batch head pos", batch=len(x), pos=x.shape[1]))
+
+    @staticmethod
+    def _of_channels(
+        dt: Float[Tensor, "batch pos head"],
+        a: Float[Tensor, "head state"],
+        b: Float[Tensor, "batch pos state"],
+        c: Float[Tensor, "batch pos state"],
+    ) -> Float[Tensor, "batch head query key"]:
+        """What each state of a channel still has of every write, after each token, times what the token reads."""
+        decays, writes = (dt[..., None] * a).exp(), dt[..., None] * b[:, :, None]
+        held, rows, n = writes[:, 0, :, None][:, :, :0], list[Tensor](), dt.shape[1]
+        for i in range(n):
+            held = torch.cat([held * decays[:, i, :, None], writes[:, i, :, None]], dim=2)
+            rows.append(F.pad(held @ c[:, i, None, :, None], (0, 0, 0, n - i - 1))[..., 0])
+        return torch.stack(rows, dim=2)
 
     def gate(self, x: Tensor, y: Tensor) -> Tensor:
         return F.silu(self.w_gate(x))

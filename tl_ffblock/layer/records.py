@@ -506,6 +506,10 @@ class LayerRecord:
         """Record of the same sequence with some of its queries."""
         return self._cut({"query": chosen})
 
+    def keys(self, chosen: slice) -> "LayerRecord":
+        """Record of the same sequence with the values and weights of some keys; its queries keep their numbers."""
+        return self._cut({"key": chosen})
+
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "LayerRecord":
         """Record of the same sequence with the activations of some neurons of a dense feed-forward."""
         return self._cut({"d_mlp": chosen})

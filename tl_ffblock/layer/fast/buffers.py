@@ -27,7 +27,7 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.layer.records import BatchRecords, FeedForward, InputMatrix, LayerRecord, Norm, Settings
+from tl_ffblock.layer.records import BatchRecords, FeedForward, InputMatrix, LayerRecord, Norm, Settings, feed_forwards
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Buffers:
         """Sizes of the work on a device."""
         return self._budget or (ON_CPU if device.type == "cpu" else ON_GPU)
 
-    def gated_rows(self, record: LayerRecord) -> int:
-        """Number of queries whose patterns by channel (`LayerRecord.by_channel`) fit the budget, at least one."""
-        factors = record.gate if record.taps is None else record.taps[..., 0]
-        assert factors is not None
-        budget = self.budget(factors.device).row_bytes
-        return max(1, budget // (factors[0].numel() * record.pattern.shape[-1] * factors.element_size()))
+    def rows_of_vectors(self, record: LayerRecord) -> int:
+        """Number of queries of a layer by channel whose vectors fit the budget, at least one."""
+        budget = self.budget(record.value.device).row_bytes
+        channels, widths = record.head_values[0].numel(), [ff.w_in.shape[1] for ff in feed_forwards(record.block)]
+        widest = 2 * channels + 3 * record.resid_pre.shape[1] + 3 * max(widths, default=0)
+        return max(1, 2 * budget // (widest * len(record.value) * record.value.element_size()))
 
     def reserve(self, key: Hashable, *shape: int, like: Tensor) -> Tensor:
         """Uninitialised memory of a shape, with the dtype and device of `like`."""

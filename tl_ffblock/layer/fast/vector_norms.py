@@ -35,6 +35,7 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tl_ffblock.layer.activations import PathCoefficients
 from tl_ffblock.layer.fast.buffers import Buffers, HeadProducts, MakeProduct, ProductKey, Stack, product_pays
@@ -537,27 +538,14 @@ def norms_of_stack(
     """
     if settings.method == "captum":
         norms = norms_of_vectors(stack.record, settings, scopes)
-    elif stack.record.is_by_channel and len(stack.record.queries) > (rows := buffers.gated_rows(stack.record)):
-        norms = _in_chunks(stack, settings, scopes, buffers, products, rows)
+    elif stack.record.is_by_channel:  # sums over channels of width 1 cost more than the products with their vectors
+        norms = norms_of_vectors(stack.record, settings, scopes, buffers.rows_of_vectors(stack.record))
     else:
         of_pairs = NormsOfPairs(stack, settings, scopes, buffers, products.product)
         values = of_pairs.measure()
         sums = Aggregate(stack, settings, of_pairs.pair_rows).parts(scopes)
         norms = _norms_of_parts(stack.record, {scope: sums[scope] for scope in scopes}, values)
     return norms.each(lambda table: table.view(stack.n_sequences, -1, *table.shape[1:]))
-
-
-def _in_chunks(
-    stack: Stack, settings: Settings, scopes: tuple[str, ...], buffers: Buffers, products: HeadProducts, n_rows: int
-) -> ContributionNorms:
-    """The same for one sequence, some queries at a time: its patterns by channel have the size of a head's times d_head."""
-    chunks = []
-    for start in range(0, len(stack.record.queries), n_rows):
-        rows = stack.record.rows(slice(start, start + n_rows))
-        chunks.append(
-            norms_of_stack(Stack((0,), rows), settings, scopes, buffers, products).each(lambda table: table[0])
-        )
-    return _joined(chunks)
 
 
 def _joined(chunks: Sequence[ContributionNorms]) -> ContributionNorms:
@@ -573,7 +561,10 @@ def _joined(chunks: Sequence[ContributionNorms]) -> ContributionNorms:
 def norms_of_vectors(
     record: LayerRecord, settings: Settings, scopes: tuple[str, ...], queries_at_once: int = 8
 ) -> ContributionNorms:
-    """The same norms from all vectors, a few queries at a time: for Captum, and to test the optimised implementation.
+    """The same norms from all vectors, a few queries at a time.
+
+    For Captum, for layers whose weights of source tokens differ between channels, and to test the optimised implementation. In a
+    causal layer, vectors of later source tokens are zero and not computed.
 
     Args:
         record: One layer of one sequence.
@@ -581,11 +572,13 @@ def norms_of_vectors(
         scopes: Scopes of the block's order.
         queries_at_once: Number of queries whose vectors are stored at once; each takes [key d_mlp] numbers.
     """
-    chunks = []
-    for start in range(0, len(record.queries), queries_at_once):
+    chunks, n_keys, ends = [], record.pattern.shape[-1], record.queries.tolist()
+    for start in range(0, len(ends), queries_at_once):
         rows = record.rows(slice(start, start + queries_at_once))
+        seen = n_keys if not record.block.causal else ends[min(start + queries_at_once, len(ends)) - 1] + 1
+        rows = rows.keys(slice(seen))
         parts = LinearLayer(rows, settings).parts(scopes)
-        values = {scope: parts[scope].tokens.norm(dim=-1) for scope in scopes}
+        values = {scope: pad(parts[scope].tokens.norm(dim=-1), (0, n_keys - seen)) for scope in scopes}
         chunks.append(_norms_of_parts(rows, {scope: parts[scope] for scope in scopes}, values))
     return _joined(chunks)
 
@@ -722,15 +715,19 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     These channels replace the "key" axis. The jvp then gives vectors that check every norm of that token, of whole
     contributions and through heads. They do not depend on edits.
     """
-    n_heads, record = len(stack.record.pattern), replace(stack.record.by_channel, edited=False)
-    n_keys = record.pattern.shape[-1]
+    n_heads, record, n_keys = len(stack.record.pattern), replace(stack.record, edited=False), stack.record.pattern.shape[-1]
+    of_key, at = record, key
+    if record.is_by_channel:  # of one sequence; a convolution reads the token at some positions after it
+        at, n_taps = 0, 1 if record.taps is None else record.taps.shape[-1]
+        of_key = record.keys(slice(key, key + n_taps)).by_channel
     sequences = torch.arange(stack.n_sequences, device=record.queries.device)
     sequences = sequences.repeat_interleave(len(record.queries) // stack.n_sequences)
-    values = token_values(record, settings.value_bias)[0][key::n_keys]
-    written = einsum(values, record.block.attention.w_o, "sequence head e, head e d -> sequence head d")
-    through_heads = record.pattern[:, :, key].T[:, :, None] * written[sequences]
+    values = token_values(of_key, settings.value_bias)[0][at :: n_keys if of_key is record else len(of_key.value)]
+    z = of_key.pattern[:, :, at].T[:, :, None] * values[sequences]
     n_parts = n_heads if by_head else 1
-    through_heads = rearrange(through_heads, "query (part e) d -> query part e d", part=n_parts).sum(dim=2)
+    by_part = (rearrange(each, "... head e d -> ... (head e) d") for each in (z[..., None], of_key.block.attention.w_o))
+    z, w_o = (each.unflatten(-2, (n_parts, -1)) for each in by_part)
+    through_heads = einsum(z[..., 0], w_o, "query part e, part e d -> query part d")
     x, none = record.tensor(INPUT), torch.zeros_like(through_heads)
     own = x * (record.queries == key + n_keys * sequences)[:, None]  # numbered over all sequences
     attention = Parts(torch.cat([through_heads, none[:, :1]], dim=1), torch.zeros_like(x))

@@ -269,15 +269,9 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
 @torch.no_grad()
 def _mixed(layer: BoundLayer, spec: CaptureSpec, x: Float[Tensor, "batch pos d"]) -> dict[str, Tensor]:
     """Pattern, values, gate and taps of a mixer without a softmax, from its input; those of queries at the requested rows."""
-    mixed, rows = layer.mixer(spec.dtype).mix(x.detach().to(spec.dtype)), spec.rows
-    made = {"pattern": select_rows("pattern", mixed.pattern, rows, (x.shape[0], x.shape[1])), "value": mixed.value}
-    of_queries = {"gate": mixed.gate, "constant": mixed.constant}
-    made |= {
-        name: _rows_of(tensor.flatten(2), rows).unflatten(-1, tensor.shape[2:])
-        for name, tensor in of_queries.items()
-        if tensor is not None
-    }
-    return made if mixed.taps is None else {**made, "taps": mixed.taps}
+    mixed = layer.mixer(spec.dtype).mix(x.detach().to(spec.dtype), rows=spec.rows)
+    names = "pattern", "value", "gate", "taps", "constant"
+    return {name: tensor for name in names if (tensor := getattr(mixed, name)) is not None}
 
 
 def _gate(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor]) -> Tensor | None:

@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from einops import einsum, rearrange, repeat
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
@@ -34,6 +34,7 @@ _CACHED_NUMBERS = 2**17
 """Coefficients of a scan by channel that are computed at a time; more would leave the processor's cache."""
 MixerSite: TypeAlias = Literal["value", "convolved", "z"]
 Change: TypeAlias = Callable[[MixerSite, Tensor], Tensor]
+Rows: TypeAlias = Int[Tensor, "batch query"] | None
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,11 @@ class Mixer(ABC):
 
     @abstractmethod
     def pattern(
-        self, x: Float[Tensor, "batch pos d"], v: Float[Tensor, "batch pos head d_head"]
+        self, x: Float[Tensor, "batch pos d"], v: Float[Tensor, "batch pos head d_head"], rows: Rows
     ) -> Float[Tensor, "batch head query key"]:
-        """Effective attention C of the mixer's input x and its values v after the convolution."""
+        """Effective attention C of the mixer's input x and its values v after the convolution, at some queries."""
 
-    def gate(self, x: Float[Tensor, "batch pos d"], y: Float[Tensor, "batch pos head d_head"]) -> Tensor | None:
+    def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
         """Gate [batch pos head d_head] without the norm; None without one."""
         return None
 
@@ -151,11 +152,13 @@ class Mixer(ABC):
         constant: Constant = Constant(),  # noqa: B008 - frozen
         change: Change = lambda _, tensor: tensor,
         hidden: Bool[Tensor, "#batch #head query key"] | None = None,
+        rows: Rows = None,
     ) -> Mixed:
         """All tensors of one forward pass.
 
         Args:
             x: Input of the mixer, zero at padding.
+            rows: Positions of queries; None means all.
             constant: What is detached from autograd's graph.
             change: Function of the name and tensor of values, convolved values before their silu, and z; returns what to continue with.
             hidden: Pairs whose coefficient is set to zero.
@@ -173,10 +176,10 @@ class Mixer(ABC):
             taps = self._taps(slope.detach(), None if source is None else source.detach())
         elif source is not None:
             taps = source[..., None]
-        pattern = self.pattern(coefficients, v.detach() if constant.coefficients else v)
+        pattern = self.pattern(coefficients, v.detach() if constant.coefficients else v, rows)
         pattern = pattern if hidden is None else pattern.masked_fill(hidden, 0)
         y = _mixed(pattern, v)
-        gate = self._factor(coefficients, y, constant)
+        gate = self._factor(_of_rows(coefficients, rows), y, constant)
         bias = None if convolution is None else convolution.bias
         offset = None if bias is None or slope is None else (bias * slope).detach()
         return Mixed(pattern, u, gate, taps, offset, change("z", y * gate))
@@ -187,7 +190,7 @@ class Mixer(ABC):
         return written + self.attention.b_o
 
     def _factor(self, x: Tensor, y: Tensor, constant: Constant) -> Float[Tensor, "batch query head d_head"]:
-        gate = self.gate(x, y.detach() if constant.coefficients else y)
+        gate = self.gate(x)
         factor = torch.ones_like(y) if gate is None else gate
         if self.norm is None:
             return factor
@@ -221,6 +224,10 @@ def token_edges(
         made = einsum(by_z, factor * read, "... query head e, ... key head e -> ... head query key").mul_(pattern)
         edges[..., : n_keys - tap] += made[..., tap:]
     return edges
+
+
+def _of_rows(x: Float[Tensor, "batch pos *more"], rows: Rows) -> Float[Tensor, "batch row *more"]:
+    return x if rows is None else torch.stack([own[at] for own, at in zip(x, rows.to(x.device), strict=True)])
 
 
 def _delayed(x: Float[Tensor, "batch pos *more"], steps: int) -> Float[Tensor, "batch pos *more"]:
@@ -262,7 +269,7 @@ class DeltaNet(Mixer):
     eps: float = 1e-6
     """Epsilon of the length of queries and keys."""
 
-    def pattern(self, x: Tensor, v: Tensor) -> Float[Tensor, "batch head query key"]:
+    def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         n_heads = v.shape[2]
         q, k = (
             _of_value_heads(_unit(convolution.activated(made(x)), self.eps), n_heads)
@@ -277,10 +284,11 @@ class DeltaNet(Mixer):
         writes = rearrange(beta, "batch pos head -> batch head pos")
         erased = einsum(k, k, "batch query head e, batch key head e -> batch head query key") * decays
         erased = (writes[..., None] * erased).tril(-1) + torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        reads = _of_rows(reads.transpose(1, 2), rows).transpose(1, 2)
         made = torch.linalg.solve_triangular(erased, reads, upper=False, left=False, unitriangular=True)
         return made * writes[..., None, :]
 
-    def gate(self, x: Tensor, y: Tensor) -> Tensor:
+    def gate(self, x: Tensor) -> Tensor:
         return F.silu(self.w_gate(x))
 
 
@@ -303,7 +311,7 @@ class StateSpace(Mixer):
     """D."""
     dt_limit: tuple[float, float] = (0.0, float("inf"))
 
-    def pattern(self, x: Tensor, v: Tensor) -> Float[Tensor, "batch head query key"]:
+    def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         b, c = (
             _of_value_heads(convolution.activated(made(x)), v.shape[2])
             for made, convolution in ((self.w_b, self.b_convolution), (self.w_c, self.c_convolution))
@@ -311,9 +319,10 @@ class StateSpace(Mixer):
         dt = F.softplus(self.w_dt(x)[..., 0] + self.dt_bias).clamp(*self.dt_limit)
         reads = einsum(c, b, "batch query head n, batch key head n -> batch head query key")
         pattern = reads * _decays(-self.log_a.exp() * dt) * rearrange(dt, "batch pos head -> batch head 1 pos")
-        return pattern + torch.diag_embed(repeat(self.skip, "head -> batch head pos", batch=len(x), pos=x.shape[1]))
+        pattern = pattern + torch.diag_embed(repeat(self.skip, "head -> batch head pos", batch=len(x), pos=x.shape[1]))
+        return _of_rows(pattern.transpose(1, 2), rows).transpose(1, 2)
 
-    def gate(self, x: Tensor, y: Tensor) -> Tensor:
+    def gate(self, x: Tensor) -> Tensor:
         return F.silu(self.w_gate(x))
 
 
@@ -335,15 +344,17 @@ class SelectiveScan(Mixer):
     skip: Float[Tensor, " head"]
     w_gate: Projection
 
-    def pattern(self, x: Tensor, v: Tensor) -> Float[Tensor, "batch head query key"]:
+    def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         rank, states = self.sizes
         found = self.w_x(v[..., 0])[:, :, 0].split([rank, states, states], dim=-1)
         dt, b, c = found if self.norms is None else (norm(each) for norm, each in zip(self.norms, found, strict=True))
         dt = F.softplus(self.w_dt(dt)[..., 0])
         at_once = max(1, _CACHED_NUMBERS // (x.shape[1] * states))
         chunks = zip(dt.split(at_once, dim=-1), (-self.log_a.exp()).split(at_once), strict=True)
-        pattern = torch.cat([self._of_channels(*chunk, b, c) for chunk in chunks], dim=1)
-        return pattern + torch.diag_embed(repeat(self.skip, "head -> batch head pos", batch=len(x), pos=x.shape[1]))
+        every = torch.arange(x.shape[1], device=x.device).expand(len(x), -1) if rows is None else rows.to(x.device)
+        pattern = torch.cat([self._of_channels(*chunk, b, c, every) for chunk in chunks], dim=1)
+        own = F.one_hot(every, x.shape[1]).to(pattern)[:, None]  # D at each query's own token
+        return pattern + self.skip[:, None, None] * own
 
     @staticmethod
     def _of_channels(
@@ -351,16 +362,19 @@ class SelectiveScan(Mixer):
         a: Float[Tensor, "head state"],
         b: Float[Tensor, "batch pos state"],
         c: Float[Tensor, "batch pos state"],
+        rows: Int[Tensor, "batch query"],
     ) -> Float[Tensor, "batch head query key"]:
         """What each state of a channel still has of every write, after each token, times what the token reads."""
-        decays, writes = (dt[..., None] * a).exp(), dt[..., None] * b[:, :, None]
-        held, rows, n = writes[:, 0, :, None][:, :, :0], list[Tensor](), dt.shape[1]
+        decays, writes, n = (dt[..., None] * a).exp(), dt[..., None] * b[:, :, None], dt.shape[1]
+        held, read, asked = writes[:, 0, :, None][:, :, :0], dict[int, Tensor](), set(rows.flatten().tolist())
         for i in range(n):
             held = torch.cat([held * decays[:, i, :, None], writes[:, i, :, None]], dim=2)
-            rows.append(F.pad(held @ c[:, i, None, :, None], (0, 0, 0, n - i - 1))[..., 0])
-        return torch.stack(rows, dim=2)
+            if i in asked:
+                read[i] = F.pad(held @ c[:, i, None, :, None], (0, 0, 0, n - i - 1))[..., 0]
+        of_rows = (torch.stack([read[i][number] for i in own], dim=1) for number, own in enumerate(rows.tolist()))
+        return torch.stack([*of_rows])
 
-    def gate(self, x: Tensor, y: Tensor) -> Tensor:
+    def gate(self, x: Tensor) -> Tensor:
         return F.silu(self.w_gate(x))
 
 
@@ -371,10 +385,11 @@ class ShortConvolution(Mixer):
     w_source: Projection
     w_gate: Projection
 
-    def pattern(self, x: Tensor, v: Tensor) -> Float[Tensor, "batch head query key"]:
-        return torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(len(x), v.shape[2], -1, -1)
+    def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
+        itself = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(len(x), -1, -1)
+        return _of_rows(itself, rows)[:, None].expand(-1, v.shape[2], -1, -1)
 
-    def gate(self, x: Tensor, y: Tensor) -> Tensor:
+    def gate(self, x: Tensor) -> Tensor:
         return self.w_gate(x)
 
     def source(self, x: Tensor) -> Tensor:

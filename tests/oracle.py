@@ -174,15 +174,18 @@ class FeedForward:
     weight: Tensor | float = 1.0  # [query], of an expert
     limit: float | None = None  # |pre-activation| at which `join` has a kink
     factor: Tensor | None = None  # of every unit, [query, d_mlp]
+    input_weight: Tensor | None = None  # [query], of an expert's input
 
     def __call__(self, parts: Tensor) -> Tensor:
         """Every part through the layer; the baseline's output and the constants go to the bias part."""
+        if self.input_weight is not None:
+            parts = parts * self.input_weight[:, None, None]
         players = torch.stack([branch(parts) for branch in self.branches])
         hidden = integrated_gradients(players, self.join, self.limit)
         hidden = _add_to_bias(hidden, self.join(torch.zeros_like(players[:, :, 0])))
         if self.factor is not None:
             hidden = hidden * self.factor[:, None]
-        weight = torch.as_tensor(self.weight, dtype=parts.dtype)
+        weight = torch.as_tensor(self.weight, dtype=parts.dtype)  # of the output
         return self.out(hidden) * weight.reshape(-1, 1, 1)
 
 
@@ -432,6 +435,13 @@ _PATHS: dict[str, Paths] = {
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     "bitnet": _LLAMA,
+    "llama4_text": replace(
+        _LLAMA,
+        ff_in=("feed_forward.gate_proj", "feed_forward.up_proj"),
+        act="feed_forward.activation_fn",
+        ff_out="feed_forward.down_proj",
+        moe="feed_forward",
+    ),
     "modernbert-decoder": Paths(
         "pre_ln",
         layers="layers",
@@ -502,7 +512,9 @@ class _Run:
     """A forward pass of a float64 copy, with everything the modules said."""
 
     def __init__(self, hf_model: nn.Module, input_ids: Tensor) -> None:
-        self.model = copy.deepcopy(hf_model.base_model).to("cpu", torch.float64).eval().requires_grad_(False)
+        base = hf_model.base_model  # of Llama-4 it is the whole, for it is made as a part of a model of images
+        base = base.model if base is hf_model and hasattr(base, "lm_head") else base
+        self.model = copy.deepcopy(base).to("cpu", torch.float64).eval().requires_grad_(False)
         self.model.set_attn_implementation("eager")
         self.config = self.model.config
         self.paths = _find_paths(self.config)
@@ -618,6 +630,8 @@ class _Run:
 
     def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
         """Every expert with the weight that the router gave it, zero where it was not chosen."""
+        if self.config.model_type == "llama4_text":
+            return self._experts_of_scaled_inputs(moe)
         router = moe.gate if hasattr(moe, "gate") else moe.router
         scores, chosen = self.answer(router, 1), self.answer(router, 2)
         logits = self.answer(router, 0)
@@ -631,6 +645,20 @@ class _Run:
         gated = hasattr(moe, "shared_expert_gate")
         weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid() if gated else 1.0
         return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
+
+
+    def _experts_of_scaled_inputs(self, moe: nn.Module) -> tuple[FeedForward, ...]:
+        """Llama-4: every expert reads its input times the router's weight; the shared one reads the input."""
+        found = []
+        for index, weight in enumerate(self.answer(moe.router).T):
+            gate, up = moe.experts.gate_up_proj[index].chunk(2, dim=1)
+            down, join = moe.experts.down_proj[index], _join(moe.experts.act_fn)
+            branches = tuple(Affine(matrix, matrix.new_zeros(matrix.shape[1])) for matrix in (gate, up))
+            out = Affine(down, down.new_zeros(down.shape[1]))
+            found.append(FeedForward(branches, join, out, input_weight=weight))
+        shared = moe.shared_expert
+        branches = (_affine(shared.gate_proj), _affine(shared.up_proj))
+        return *found, FeedForward(branches, _join(shared.activation_fn), _affine(shared.down_proj))
 
 
 # --- reading modules --------------------------------------------------------------------------------------------

@@ -176,6 +176,21 @@ _LIST = (
         "ModernBertDecoderConfig",
         dict(mlp_bias=True, attention_bias=True, classifier_bias=True, norm_bias=True, local_attention=4, **_BASE),
     ),
+    Family(
+        "llama4",
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {
+            **_MIXTRAL,
+            **_WIDE_HEAD,
+            "intermediate_size": 24,
+            "intermediate_size_mlp": D_MLP,
+            "moe_layers": [1],
+            "no_rope_layers": [1, 0],
+            "attention_chunk_size": 4,
+            "floor_scale": 2,
+        },
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
@@ -371,7 +386,7 @@ def built(model_class: Any, config: Any, seed: int, dtype: torch.dtype) -> nn.Mo
     return model.to(dtype).eval()
 
 
-_INPUT_AXIS_FIRST = ("Conv1D", "GptOssExperts")  # these hold [..., in, out]; everything else holds [..., out, in]
+_INPUT_AXIS_FIRST = ("Conv1D", "GptOssExperts", "Llama4TextExperts")  # these hold [..., in, out]; everything else holds [..., out, in]
 
 
 @torch.no_grad()

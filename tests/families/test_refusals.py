@@ -35,7 +35,6 @@ _BART = {"d_model": 32, "vocab_size": 64, "max_position_embeddings": 48, **dict(
 _VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 _NEXT = {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
 _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
-_LLAMA4 = {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}
 _JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
@@ -49,7 +48,6 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "is_decoder=True.*bidirectional"),
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
-    ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
     ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
 ]
 # fmt: on

@@ -16,7 +16,7 @@ from tl_ffblock.errors import IdentityError
 
 Edit = Callable[[Tensor], Tensor]
 N = 5
-AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder")
+AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder", "llama4")
 """Families whose bridge hands out the pattern after attention has used it."""
 EDITED = [*slow_beyond(map(Case, tiny.FAMILIES), tuple(map(Case, COVERING))), *APIS, Case("attn_only")]
 BOOKKEEPING = dict(rtol=0, atol=2e-5)

@@ -14,7 +14,7 @@ is the module's function, recognised by its values. The gain of an offset RMSNor
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from inspect import signature
@@ -398,6 +398,8 @@ class BoundLayer:
         The weights with which a bridge's experts are called are those that count, whatever their router is: softmax or sigmoid,
         grouped, scaled, or with a bias that only chooses. Experts without such a call are read at HookPoints.
         """
+        if self._scales_inputs:
+            return {"scores": self.name("mlp.router.hook_out")}
         if self._called_experts is None:
             return self.routing_names
         gate = {"shared": self.name("mlp.shared_expert_gate.hook_out")}
@@ -675,14 +677,23 @@ class BoundLayer:
         if hasattr(experts, "gate_up_proj_bias"):
             routed = _interleaved_experts(experts, dtype)
         elif hasattr(experts, "gate_up_proj") or hasattr(experts, "up_proj"):
-            routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
+            routed = _stacked_experts(
+                experts, recognise(experts.act_fn, where), dtype, scaled_inputs=self._scales_inputs
+            )
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
         shared = self._shared_expert
         if shared is not None:
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT if hasattr(shared, name)))
-            routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
+            function = next(getattr(shared, name) for name in _ACTIVATIONS if hasattr(shared, name))
+            routed += (_expert(linears, recognise(function, where), dtype),)
         return routed
+
+    @cached_property
+    def _scales_inputs(self) -> bool:
+        """Whether router weights multiply the inputs of a bridge's experts, which are called with nothing else (Llama-4)."""
+        original = getattr(self.block.mlp, "original_component", None)
+        return type(_inner(getattr(original, "experts", None))).__name__ == "Llama4TextExperts"
 
     @property
     def _shared_expert(self) -> Any:
@@ -721,6 +732,8 @@ class BoundLayer:
         self._refuse_other_routing(tensors)
         if "routing" in tensors:
             return self._with_shared(tensors["routing"], tensors)
+        if "scores" in tensors:
+            return self._with_shared(tensors["scores"], tensors)
         if "routed" in tensors:
             return self._with_shared(self._routed_again(tensors["routed"]), tensors)
         if "router_logits" in tensors:
@@ -747,7 +760,7 @@ class BoundLayer:
         widths: dict[str, tuple[int, ...]] = {}
         if self.has_experts:
             experts = self._n_experts
-            widths = dict.fromkeys(("router_logits", "probabilities"), (experts,))
+            widths = dict.fromkeys(("router_logits", "probabilities", "scores"), (experts,))
             widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
         for site in sorted(tensors.keys() & widths):
             tensor, chosen = tensors[site], site == "chosen"
@@ -873,13 +886,16 @@ def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtyp
     return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, *gate)
 
 
-def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+def _stacked_experts(
+    experts: Any, activation: Activation, dtype: torch.dtype, *, scaled_inputs: bool
+) -> tuple[FeedForward, ...]:
     """Experts with gate_up_proj [expert 2 d_mlp d_model], the gate first, or up_proj [expert d_mlp d_model]; no biases."""
-    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", False)
+    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", scaled_inputs)
     stacks = (_tensor(experts.gate_up_proj if gated else experts.up_proj, dtype), _tensor(experts.down_proj, dtype))
     pairs = zip(*(stack.mT if transposed else stack for stack in stacks), strict=True)
     of_experts = ((*up.chunk(1 + gated, dim=0), down) for up, down in pairs)
-    return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
+    made = (_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
+    return tuple(replace(expert, scaled_input=scaled_inputs) for expert in made)
 
 
 def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:

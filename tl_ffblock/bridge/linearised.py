@@ -485,11 +485,12 @@ class _ExpertSum:
             chosen = weights[:, number].nonzero()[:, 0]
             if not len(chosen):
                 continue
-            gated = partial(self._gated, chosen)
-            pre, *linear = (gated(f"b_{matrix}", x[chosen] @ w + b, b) for matrix, w, b in expert.inputs)
+            gated, weight = partial(self._gated, chosen), weights[chosen, number, None]
+            before, after = (weight, 1) if expert.scaled_input else (1, weight)
+            pre, *linear = (gated(f"b_{matrix}", before * x[chosen] @ w + b, b) for matrix, w, b in expert.inputs)
             post = post_of(expert, pre, linear[0] if linear else None)
             written = gated("b_out", post @ expert.w_out + expert.b_out, expert.b_out)
-            total = total.index_add(0, chosen, weights[chosen, number, None] * written)
+            total = total.index_add(0, chosen, after * written)
         return total
 
     def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor) -> Float[Tensor, "row width"]:

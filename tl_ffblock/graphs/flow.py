@@ -590,7 +590,7 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
             keys.append(torch.zeros_like(ff.w_out))
             biases.append(torch.zeros_like(ff.b_in))
             continue
-        path = row.coefficients(ff, x)
+        path = row.coefficients(expert, ff, x)
         terms = [(weight * on[0], w, b) for on, (_, w, b) in zip(path.factors, ff.inputs, strict=True)]
         keys.append(reduce(add, [factor * w for factor, w, _ in terms]).T)
         at_zero = (weight * path.baseline).expand(len(ff.w_out))

@@ -313,10 +313,9 @@ class LinearLayer:
             case Feed(of):
                 x, total = record.tensor(of), torch.zeros_like(record.tensor(of))
                 for _, ff, weight in record.feed_forwards():
-                    post = record.post if weight is None else ff.activation.output(*ff.pre_activations(x))
+                    post = record.post if weight is None else ff.weighed(x, weight)
                     assert post is not None, "neither activations nor a router"
-                    out = post @ ff.w_out + ff.b_out
-                    total += out if weight is None else weight[:, None] * out
+                    total += post @ ff.w_out + (ff.b_out if weight is None else weight[:, None] * ff.b_out)
                 return total
 
     def parts(self, asked: Sequence[str] | None = None) -> dict[str, Parts]:
@@ -387,16 +386,23 @@ class LinearLayer:
         pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
         players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
-            integrated = captum_shares(ff.activation, players, self.settings.n_steps)
-            return integrated if self.record.post_factor is None else weigh(integrated, self.record.post_factor)
+            return self._by_captum(number, ff, players)
         path = self.path(number, ff, x)
         shared = reduce(add, [weigh(of, factor) for of, factor in zip(players, path.factors, strict=True)])
         return replace(shared, bias=shared.bias + path.baseline)
 
+    def _by_captum(self, number: int, ff: FeedForward, players: Sequence[Parts]) -> Parts:
+        factor, weight = self.record.post_factor, self.record.input_weight(number, ff)
+        if weight is not None:  # multiplied here, and later as a factor of the output
+            players = [weigh(of, weight) for of in players]
+            factor = 1 / torch.where(weight == 0, 1, weight)
+        integrated = captum_shares(ff.activation, players, self.settings.n_steps)
+        return integrated if factor is None else weigh(integrated, factor)
+
     def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
         """Path coefficients of Integrated Gradients at all queries, of the expert of a number."""
         if number not in self.paths:
-            self.paths[number] = self.record.coefficients(ff, x)
+            self.paths[number] = self.record.coefficients(number, ff, x)
         return self.paths[number]
 
     def players(

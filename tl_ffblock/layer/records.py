@@ -215,6 +215,8 @@ class FeedForward:
     activation: Activation
     w_gate: Float[Tensor, "d d_mlp"] | None = None
     b_gate: Float[Tensor, " d_mlp"] | None = None
+    scaled_input: bool = False
+    """Whether an expert's router weight multiplies its input instead of its output (Llama-4); such experts have no biases."""
 
     @property
     def inputs(self) -> tuple[tuple[InputMatrix, Float[Tensor, "d d_mlp"], Float[Tensor, " d_mlp"]], ...]:
@@ -226,6 +228,15 @@ class FeedForward:
         """Pre-activation (of the gate, if there is one) and linear branch, [query d_mlp]; None for the branch without a gate."""
         pre, *linear = (x @ w + b for _, w, b in self.inputs)
         return pre, linear[0] if linear else None
+
+    def weighed(
+        self, x: Float[Tensor, "query d"], weight: Float[Tensor, " query"]
+    ) -> Float[Tensor, "query d_mlp"]:
+        """Activations of an expert with input x times its router weights, which multiply x itself if they scale its input."""
+        pre, linear = self.pre_activations(x)
+        if self.scaled_input:
+            return self.activation.output(weight[:, None] * pre, None if linear is None else weight[:, None] * linear)
+        return self.activation.output(pre, linear) * weight[:, None]
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
         """The feed-forward restricted to some neurons, with the whole output bias."""
@@ -425,9 +436,20 @@ class LayerRecord:
         """Pre-activations of a feed-forward with input x: captured, or recomputed from x for an expert."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
 
-    def coefficients(self, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
-        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries."""
-        found = ff.activation.coefficients(*self.pre_activations(ff, x))
+    def input_weight(self, number: int, ff: FeedForward) -> Float[Tensor, "query 1"] | None:
+        """Router weights of an expert if they multiply its input; else None."""
+        return self.routing[:, number, None] if ff.scaled_input and self.routing is not None else None
+
+    def coefficients(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
+        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries.
+
+        A router weight that multiplies the input is a factor of every term of a pre-activation, as one that multiplies the output;
+        coefficients are those of the multiplied pre-activations.
+        """
+        (pre, linear), weight = self.pre_activations(ff, x), self.input_weight(number, ff)
+        if weight is not None:
+            pre, linear = weight * pre, None if linear is None else weight * linear
+        found = ff.activation.coefficients(pre, linear)
         return found if self.post_factor is None else found.times(self.post_factor)
 
     def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:

@@ -127,7 +127,7 @@ class PairRows:
         self.experts: list[Expert] = []
         for number, ff, router in pairs.record.feed_forwards():
             if number not in paths:
-                paths[number] = pairs.record.coefficients(ff, x)
+                paths[number] = pairs.record.coefficients(number, ff, x)
             self.experts.append(self._expert(number, ff, router, product))
         n_branches = max(len(expert.branches) for expert in self.experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self.experts), x.shape[1]

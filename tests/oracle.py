@@ -405,6 +405,18 @@ _GPT_NEOX = {
     "act": "mlp.act",
     "ff_out": "mlp.dense_4h_to_h",
 }
+_LFM2 = Paths(
+    "pre_ln",
+    layers="layers",
+    last_norm="embedding_norm",
+    value="self_attn.v_proj",
+    out="self_attn.out_proj",
+    norms={"attn": "operator_norm", "ff": "ffn_norm"},
+    ff_in=("feed_forward.w1", "feed_forward.w3"),
+    act="",
+    ff_out="feed_forward.w2",
+    moe="feed_forward",
+)
 _PATHS: dict[str, Paths] = {
     "gpt2": Paths(
         "pre_ln",
@@ -435,6 +447,7 @@ _PATHS: dict[str, Paths] = {
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     "bitnet": _LLAMA,
+    **dict.fromkeys(("lfm2", "lfm2_moe"), _LFM2),
     "llama4_text": replace(
         _LLAMA,
         ff_in=("feed_forward.gate_proj", "feed_forward.up_proj"),
@@ -624,8 +637,13 @@ class _Run:
             (joint,) = branches
             halves = zip(joint.weight.chunk(2, dim=1), joint.bias.chunk(2), strict=True)
             branches = tuple(Affine(weight, bias) for weight, bias in halves)
-        factor = self._factor(block.mlp.ffn_sub_norm) if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm") else None
-        ff = FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out), factor=factor)
+        factor = (
+            self._factor(block.mlp.ffn_sub_norm)
+            if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm")
+            else None
+        )
+        act = _at(block, self.paths.act) if self.paths.act else nn.functional.silu  # LFM2's is no module
+        ff = FeedForward(branches, _join(act), _affine(out), factor=factor)
         return (ff,), self.answer(out)
 
     def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
@@ -645,7 +663,6 @@ class _Run:
         gated = hasattr(moe, "shared_expert_gate")
         weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid() if gated else 1.0
         return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
-
 
     def _experts_of_scaled_inputs(self, moe: nn.Module) -> tuple[FeedForward, ...]:
         """Llama-4: every expert reads its input times the router's weight; the shared one reads the input."""

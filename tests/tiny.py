@@ -191,6 +191,25 @@ _LIST = (
             "floor_scale": 2,
         },
     ),
+    Family(
+        "lfm2",
+        "Lfm2ForCausalLM",
+        "Lfm2Config",
+        {**_GQA, "layer_types": ["full_attention"] * 2, "block_auto_adjust_ff_dim": False},
+    ),
+    Family(
+        "lfm2_moe",
+        "Lfm2MoeForCausalLM",
+        "Lfm2MoeConfig",
+        dict(
+            num_experts=4,
+            num_experts_per_tok=2,
+            moe_intermediate_size=24,
+            num_dense_layers=1,
+            layer_types=["full_attention"] * 2,
+            **_GQA,
+        ),
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
@@ -386,7 +405,11 @@ def built(model_class: Any, config: Any, seed: int, dtype: torch.dtype) -> nn.Mo
     return model.to(dtype).eval()
 
 
-_INPUT_AXIS_FIRST = ("Conv1D", "GptOssExperts", "Llama4TextExperts")  # these hold [..., in, out]; everything else holds [..., out, in]
+_INPUT_AXIS_FIRST = (
+    "Conv1D",
+    "GptOssExperts",
+    "Llama4TextExperts",
+)  # these hold [..., in, out]; everything else holds [..., out, in]
 
 
 @torch.no_grad()

@@ -19,7 +19,20 @@ from tl_ffblock.metrics import logit, probability
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 N = 7
 METRIC = logit(7, minus=9)
-INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat", "phimoe", "afmoe", "laguna", "modernbert_decoder", "llama4")
+INSIDE = (
+    "opt",
+    "gptj",
+    "bert",
+    "roberta",
+    "gpt_neo",
+    "xglm",
+    "nanochat",
+    "phimoe",
+    "afmoe",
+    "laguna",
+    "modernbert_decoder",
+    "llama4",
+)
 """Hugging Face's own attention computes before HookPoints show its scores."""
 QUICK = ("gpt2", "llama", "gemma2", "gpt_oss", "bert", "gptj")
 FAMILIES = slow_beyond(tiny.ALL_FAMILIES, QUICK)

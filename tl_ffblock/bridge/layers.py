@@ -599,9 +599,7 @@ class BoundLayer:
         elif self.is_fused:
             (w_gate, w_in), (b_gate, b_in) = w_in.chunk(2, dim=1), b_in.chunk(2)
             gate = w_gate, b_gate
-        return FeedForward(
-            w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate
-        )
+        return FeedForward(w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate)
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
         """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device.
@@ -654,6 +652,8 @@ class BoundLayer:
                 function = getattr(owner, attribute, None)
                 if callable(function):
                     return recognise(function, where)
+        if self.is_gated:  # written in its forward function (LFM2); the identity of its activations decides
+            return recognise(nn.functional.silu, where)
         raise UnsupportedModelError(
             f"{where}: no activation function found in {type(block.mlp).__name__}, so the layer cannot be certified."
         )

@@ -207,7 +207,9 @@ class _Linearised:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)
             return
-        shown = f"{name}.hook_out" in self.model.hook_points  # a norm inside attention or a prediction head has no HookPoint
+        shown = (
+            f"{name}.hook_out" in self.model.hook_points
+        )  # a norm inside attention or a prediction head has no HookPoint
         at_end = partial(self.fittings.before, f"{name}.hook_out") if shown else partial(self.fittings.output_of, name)
         if not self.rules.norms:
             at_end(shift)

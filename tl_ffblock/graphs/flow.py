@@ -418,7 +418,9 @@ class LayerFlow:
         (added,) = (step.operation for step in self._steps if step.scope == scope)
         assert isinstance(added, Add), "other steps have nodes"
         factor = self.record.block.multiplier(added)
-        branch = {node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()}
+        branch = {
+            node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()
+        }
         return branch | self._terms(added.right, drawn)
 
     def _norm(self, step: Step, of: int) -> int:

@@ -229,9 +229,7 @@ class FeedForward:
         pre, *linear = (x @ w + b for _, w, b in self.inputs)
         return pre, linear[0] if linear else None
 
-    def weighed(
-        self, x: Float[Tensor, "query d"], weight: Float[Tensor, " query"]
-    ) -> Float[Tensor, "query d_mlp"]:
+    def weighed(self, x: Float[Tensor, "query d"], weight: Float[Tensor, " query"]) -> Float[Tensor, "query d_mlp"]:
         """Activations of an expert with input x times its router weights, which multiply x itself if they scale its input."""
         pre, linear = self.pre_activations(x)
         if self.scaled_input:

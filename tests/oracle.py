@@ -138,6 +138,7 @@ class Attention:
     out_bias: Tensor  # [d_model]
     latent: tuple[Tensor, Norm] | None = None  # to the latent vector [d_model, rank], and its norm
     gate: Tensor | None = None  # [query, head, d_head or 1]
+    value_eps: float | None = None  # of a norm of each head's values, which has no gain
 
     def split(self, x: Tensor, norm: Norm | None, value_bias: ValueBias) -> Tensor:
         """Parts by source token of the attention output, for block input x [pos, d_model]."""
@@ -146,6 +147,8 @@ class Attention:
             down, latent_norm = self.latent
             source = latent_norm.linear(source @ down, source @ down)
         value = torch.einsum("jd,hde->hje", source, self.value_weight)
+        if self.value_eps is not None:
+            value = value / (value.square().mean(-1, keepdim=True) + self.value_eps).sqrt()
         constant = self.value_bias
         if norm is not None and self.latent is None:
             constant = constant + torch.einsum("d,hde->he", norm.bias, self.value_weight)
@@ -238,6 +241,7 @@ class Layer:
     norms: Mapping[str, tuple[Norm, Tensor, Tensor]]  # role -> norm, its input, its output
     mid: Tensor | None = None  # input of the FF where no norm precedes it
     multiplier: float = 1.0  # of both branches, where they are added
+    scalar: float = 1.0  # of the layer's output
 
     def feed(self, parts: Tensor) -> Tensor:
         """Parts of the FF output."""
@@ -283,7 +287,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["ff_post"]
         ff = norm.split(ff, before)
         yield "AtbLnFfLn", ff, after
-    yield from _layer_output("AtbLnFfRes", layer.multiplier * ff + atb, layer)
+    yield from _layer_output("AtbLnFfRes", layer.scalar * (layer.multiplier * ff + atb), layer)
 
 
 def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
@@ -466,7 +470,7 @@ _PATHS: dict[str, Paths] = {
         act="mlp.act",
         ff_out="mlp.Wo",
     ),
-    **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
+    **dict.fromkeys(("gemma2", "gemma3_text", "gemma4_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
     "gpt_neox_serial": Paths("pre_ln", **_GPT_NEOX),
@@ -573,6 +577,7 @@ class _Run:
             norms=norms,
             mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
             multiplier=getattr(self.config, "residual_multiplier", 1.0),
+            scalar=float(getattr(block, "layer_scalar", 1.0)),
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:
@@ -585,7 +590,8 @@ class _Run:
         heads = pattern.shape[0]
         if hasattr(getattr(block, "self_attn", None), "kv_b_proj"):
             return self._latent_attention(block.self_attn, pattern)
-        value, out = _value(_at(block, self.paths.value), self.config), _affine(_at(block, self.paths.out))
+        joint = _at(block, self.paths.value) or block.self_attn.k_proj  # keys are values in some layers of Gemma-4
+        value, out = _value(joint, self.config), _affine(_at(block, self.paths.out))
         width = out.weight.shape[0] // heads
         groups = value.weight.shape[1] // width  # heads that have values of their own
         share = heads // groups
@@ -599,6 +605,7 @@ class _Run:
             out_weight,
             out.bias,
             gate=self._gate(getattr(block, "self_attn", None), heads, width),
+            value_eps=block.self_attn.v_norm.eps if self.config.model_type == "gemma4_text" else None,
         )
 
     def _latent_attention(self, module: nn.Module, pattern: Tensor) -> Attention:
@@ -709,7 +716,8 @@ def _is_rms(module: nn.Module) -> bool:
 
 def _read_norm(module: nn.Module) -> Norm:
     """LayerNorm, RMSNorm, or Gemma's and Qwen3-Next's RMSNorm, whose gain is 1 + weight."""
-    gain = 1 + module.weight if type(module).__name__.startswith(("Gemma", "Qwen3NextRMSNorm")) else module.weight
+    offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm")
+    gain = 1 + module.weight if type(module).__name__ in offset else module.weight
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)

@@ -89,6 +89,7 @@ FAMILIES: list[Family] = [
     Family("Cohere", "parallel", ("CohereForCausalLM", "Cohere2ForCausalLM"), needs="rotary_interleaved_cos_sin"),
     Family("Gemma-2", "sandwich", ("Gemma2ForCausalLM",)),
     Family("Gemma-3", "sandwich", ("Gemma3ForCausalLM",)),
+    Family("Gemma-4", "sandwich", ("Gemma4ForCausalLM",)),
     Family("GLM-4", "sandwich", ("Glm4ForCausalLM",)),
     Family("OLMo-2", "norm_after", ("Olmo2ForCausalLM", "Olmo3ForCausalLM")),
     Family("FlexOLMo", "norm_after", ("FlexOlmoForCausalLM",)),

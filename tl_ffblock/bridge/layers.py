@@ -160,6 +160,11 @@ class BoundLayer:
         return "kv_b_proj" in self.block.attn._modules
 
     @cached_property
+    def norms_values(self) -> bool:
+        """Whether values have a norm of their own (Gemma-4), which keys may be made from, too."""
+        return "v_norm" in self.block.attn._modules
+
+    @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
@@ -280,6 +285,16 @@ class BoundLayer:
         return self.name("attn.hook_z")
 
     @property
+    def value_name(self) -> str:
+        """HookPoint of values, as attention weighs them."""
+        return self.name("attn.v_norm.hook_out" if self.norms_values else "attn.hook_v")
+
+    @property
+    def key_name(self) -> str:
+        """HookPoint of keys, which values are not made from."""
+        return self.name("attn.k_norm.hook_out" if self.norms_values else "attn.hook_k")
+
+    @property
     def ff_input_name(self) -> str:
         """HookPoint of the feed-forward's input, which nothing else reads.
 
@@ -329,7 +344,8 @@ class BoundLayer:
     @cached_property
     def sites(self) -> dict[str, str]:
         """HookPoint of every site except those of a router."""
-        sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": "attn.hook_v"}
+        value = self.value_name.removeprefix(self.name(""))
+        sites = {"resid_pre": "hook_resid_pre", "pattern": "attn.hook_pattern", "value": value}
         if self.has_feed_forward and not self.has_experts:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
             sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
@@ -485,10 +501,12 @@ class BoundLayer:
         return routing | shared
 
     @cached_property
-    def multipliers(self) -> dict[Branch, float]:
-        """Factors of attention and feed-forward in their sums with the residual stream; empty if they are added as they are."""
-        factor = getattr(_inner(self.block), "residual_multiplier", 1.0)
-        return {} if factor == 1 else dict.fromkeys(get_args(Branch), float(factor))
+    def multipliers(self) -> dict[Branch | Literal["layer"], float]:
+        """Factors of attention and feed-forward in their sums with the residual stream, and of the layer's output, if they are not 1."""
+        factor = float(getattr(_inner(self.block), "residual_multiplier", 1.0))
+        found: dict[Branch | Literal["layer"], float] = {"attn": factor, "mlp": factor}
+        found["layer"] = float(getattr(_inner(self.block), "layer_scalar", 1.0))
+        return {name: factor for name, factor in found.items() if factor != 1}
 
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
@@ -537,6 +555,8 @@ class BoundLayer:
         """Weights of attention, on their own device."""
         if self.is_latent:
             return self._latent_attention(dtype)
+        if self.norms_values:
+            return self._attention_of_normed_values(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
         b_v = _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o)
@@ -561,6 +581,23 @@ class BoundLayer:
         latent = Latent(_tensor(down.weight[:, : sizes.kv_lora_rank], dtype), self.norm(self.latent_norm, dtype))
         b_o = _bias(out.bias, w_o.shape[-1:], w_o)
         return AttentionWeights(w_o, b_o, w_v, w_o.new_zeros(w_o.shape[:2]), latent)
+
+    def _attention_of_normed_values(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of attention whose values are normed by head, and made as keys are where there is no W_V; heads differ by layer."""
+        attn = self.block.attn
+        value, out = _read_linears(_inner(getattr(attn, "v" if "v" in attn._modules else "k")), _inner(attn.o))
+        if value.bias is not None and bool(value.bias.any()):
+            raise UnsupportedModelError(f"{self.where}: its normed values have a bias, which is not a known form.")
+        w_v, w_o = (_tensor(linear.weight, dtype) for linear in (value, out))
+        w_v, w_o = rearrange(w_v, "d (head e) -> head d e", e=self._d_head), rearrange(
+            w_o, "(head e) d -> head e d", e=self._d_head
+        )
+        b_o, b_v = _bias(out.bias, w_o.shape[-1:], w_o), w_v.new_zeros(len(w_v), self._d_head)
+        return AttentionWeights(w_o, b_o, w_v, b_v, value_norm=self.norm(self.name("attn.v_norm"), dtype))
+
+    @property
+    def _d_head(self) -> int:
+        return int(_inner(self.block.attn).head_dim)
 
     def _latent_query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
         """Queries `x W_DQ gain W_UQ`, keys `x W_DKV gain W_UK` and, shared by all heads, the rotated part `x W_KR`."""
@@ -607,16 +644,17 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if TransformerLens has no form for the norm.
         """
-        w_o = _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
+        by_module = self.is_latent or self.norms_values
+        w_o = _read_linears(_inner(self.block.attn.o))[0].weight if by_module else matrix(self.block.attn, "W_O")
         like = w_o.new_empty(w_o.shape[-1], dtype=dtype)
         if name is None:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
-        # Norms inside attention, and that of a prediction head, are Hugging Face's modules.
-        layer_norm = isinstance(norm, nn.LayerNorm)
-        inner = norm is _inner(norm) and (layer_norm or type(norm).__name__.endswith("RMSNorm"))
-        if on_bridge and not hasattr(norm, "uses_rms_norm") and not inner:
+        # Norms inside attention, that of a prediction head and Gemma-4's are Hugging Face's modules.
+        layer_norm = isinstance(_inner(norm), nn.LayerNorm)
+        inner = on_bridge and not hasattr(norm, "uses_rms_norm")
+        if inner and not (layer_norm or type(_inner(norm)).__name__.endswith("RMSNorm")):
             raise UnsupportedModelError(
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
@@ -628,9 +666,11 @@ class BoundLayer:
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
-        shown = {name: getattr(norm, name if inner else name[0], None) for name in ("weight", "bias")}
+        owner = _inner(norm) if inner else norm
+        shown = {name: getattr(owner, name if inner else name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
-        gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
+        absent = like.new_ones(1) if inner else torch.ones_like(like)  # a norm of heads has another width
+        gain = absent if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
 
     def activation(self) -> Activation:
@@ -815,16 +855,22 @@ class BoundLayer:
             UnsupportedModelError: if attention has no W_Q and W_K by head, or for a gate.
         """
         attn = self.block.attn
-        if exact and (self.gate_name is not None or self.values_norm is not None):
+        if exact and (self.gate_name is not None or self.values_norm is not None or self.norms_values):
             found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
             if self.gate_name is None:
                 found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
+            if self.norms_values:
+                found = "values have a norm of their own, and are not the product of a layer's input and W_V"
             raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
-        with suppress(AttributeError):
-            weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
+        if self.norms_values:  # the width of heads differs by layer
+            read = _read_linears(_inner(attn.q), _inner(attn.k))
+            weights = [rearrange(linear.weight, "d (head e) -> head d e", e=self._d_head) for linear in read]
+        else:
+            with suppress(AttributeError):
+                weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(
                 f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], from which queries and keys are computed."

@@ -151,6 +151,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
             names_of_layer.add(bound.latent_norm)
         if bound.values_norm is not None and not stream_alone:
             names_of_layer.add(bound.values_norm)
+        if bound.norms_values and not stream_alone:
+            names_of_layer.add(bound.name("attn.v_norm"))
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -230,7 +232,7 @@ class _Linearised:
         self.boundary(number, layer.name("hook_resid_pre"))
         if self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
-            after(layer.name("attn.hook_k"), Tensor.detach)
+            after(layer.key_name, Tensor.detach)
             if layer.gate_name is not None:
                 after(layer.gate_name, Tensor.detach)
         # HookedTransformer's HookPoint of the feed-forward's output is after the norm of its branch, if there is one.
@@ -269,7 +271,7 @@ class _Linearised:
     def _sites(self, layer: BoundLayer, *, hidden: bool) -> dict[str, str]:
         """HookPoints of layer tensors to cache; detached queries and keys have no gradients."""
         sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
-        sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+        sites |= dict.fromkeys(("value", "v"), layer.value_name)
         if layer.gate_name is not None:
             sites["gate"] = layer.gate_name
         if not self.rules.attention:

@@ -417,11 +417,11 @@ class LayerFlow:
             return self._written([drawn[scope]])
         (added,) = (step.operation for step in self._steps if step.scope == scope)
         assert isinstance(added, Add), "other steps have nodes"
-        factor = self.record.block.multiplier(added)
-        branch = {
-            node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()
+        return {
+            node: vector if factor == 1 else factor * vector
+            for operand, factor in zip((added.left, added.right), self.record.block.factors(added), strict=True)
+            for node, vector in self._terms(operand, drawn).items()
         }
-        return branch | self._terms(added.right, drawn)
 
     def _norm(self, step: Step, of: int) -> int:
         """Add the norm of a node's vector; returns that node if the model has no norm here."""

@@ -1,11 +1,11 @@
 """One layer of one forward pass as a linear map: value, jvp, vjp and constant of every step.
 
 Attention pattern, norm scales, router weights and path coefficients are those of the forward pass. With these fixed, a layer is
-linear in its input vectors, up to constants. C is the centring, s the scale, m the multiplier of a branch (mostly 1); r, u B and A
+linear in its input vectors, up to constants. C is the centring, s the scale; m and n are the factors of a sum, mostly 1; r, u B and A
 are the path coefficients (activations.py):
 
     step       jvp of v                                     constant   vjp of a cotangent g
-    add        m v1 + v2                                               m g to the branch, g to the stream
+    add        m v1 + n v2                                             m g to the branch, n g to the stream
     normalise  gain * C v / s                               shift      C (g gain) / s
     feed       (r * v W_in) W_out                           biases     ((g W_out^T) r) W_in^T
       gated    (u B * v W_gate + A * v W_in) W_out          biases     ((g W_out^T) u B) W_gate^T + ((g W_out^T) A) W_in^T
@@ -307,7 +307,8 @@ class LinearLayer:
                 z = einsum(record.pattern, record.head_values, "head query key, key head e -> query head e")
                 return einsum(z, attention.w_o, "query head e, head e d -> query d") + attention.b_o
             case Add(left, right) as added:
-                return self.block.multiplier(added) * record.tensor(left) + record.tensor(right)
+                by_branch, by_stream = self.block.factors(added)
+                return by_branch * record.tensor(left) + by_stream * record.tensor(right)
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
@@ -345,16 +346,16 @@ class LinearLayer:
                 given = self._attention
                 return attend(self.record, value_bias=self.settings.value_bias) if given is None else given
             case Add(left, right) as added:
-                return self.multiplied(added, operand(left)) + operand(right)
+                by_branch, by_stream = self.block.factors(added)
+                return self.multiplied(operand(left), by_branch) + self.multiplied(operand(right), by_stream)
             case Normalise(of, name):
                 return normalise(operand(of), self.block.norm(name), self.record.scale(of, name))
             case Feed(of):
                 return self.feed_forward(operand(of), self.record.tensor(of))
 
-    def multiplied(self, added: Add, branch: Parts) -> Parts:
-        """Parts of a branch times its multiplier."""
-        factor = self.block.multiplier(added)
-        return branch if factor == 1 else branch.map(lambda vector: factor * vector)
+    def multiplied(self, parts: Parts, factor: float) -> Parts:
+        """Parts of a term of a sum times its factor."""
+        return parts if factor == 1 else parts.map(lambda vector: factor * vector)
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         """Parts of a scope; if the block was edited, the effect of the edit becomes the remainder."""
@@ -448,7 +449,8 @@ class LinearLayer:
             case Attend(of):
                 return [(of, self.vjp_attention(cotangent))]
             case Add(left, right) as added:
-                return [(left, self.block.multiplier(added) * cotangent), (right, cotangent)]
+                by_branch, by_stream = self.block.factors(added)
+                return [(left, by_branch * cotangent), (right, by_stream * cotangent)]
             case Normalise(of, name):
                 return [(of, LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True).vjp(cotangent))]
             case Feed(of):
@@ -468,11 +470,15 @@ class LinearLayer:
         w_v = self.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(cotangent), "head query key, query head e -> key head e")
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
+        latent, norm, value_norm = self.block.attention.latent, self.block.attn_norm, self.block.attention.value_norm
+        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
+        if value_norm is not None:
+            values = einsum(x, w_v, "key d, kv_head d e -> key kv_head e")
+            linear = LinearNorm.of(value_norm, values.flatten(0, 1), frozen=True)
+            shared = linear.vjp(shared.flatten(0, 1)).view(shared.shape)
         by_input = einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
-        latent, norm = self.block.attention.latent, self.block.attn_norm
         if latent is None:
             return by_input
-        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
         return LinearNorm.of(latent.norm, x @ latent.w_down, frozen=True).vjp(by_input) @ latent.w_down.T
 
     def vjp_feed_forward(

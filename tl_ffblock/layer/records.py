@@ -19,7 +19,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import Activation, PathCoefficients
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order
+from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order, output_step
 from tl_ffblock.signatures import real
 
 Method: TypeAlias = Literal["exact", "captum"]
@@ -178,6 +178,9 @@ class AttentionWeights:
     norm: Norm | None = None
     """Norm of the weighted values of all heads before W_O (BitNet), its gain [head * d_head]; its scale is a constant of the
     linearised layer, at each query."""
+    value_norm: Norm | None = None
+    """Norm of the values of each head, without a gain (Gemma-4); its scale is a constant of the linearised layer, at each source
+    token and key-value head. Values have no bias then."""
 
     @property
     def gain(self) -> Float[Tensor, "head d_head"]:
@@ -201,7 +204,8 @@ class AttentionWeights:
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
         """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
         x = x if self.latent is None else self.latent(x)
-        return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
+        values = einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
+        return values if self.value_norm is None else self.value_norm(values)
 
 
 @dataclass(frozen=True)
@@ -272,8 +276,9 @@ class Block:
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual. Other orders: the norm that reads the layer's output, which is the next
     layer's first norm or the final norm. norm_after: only the last layer has one."""
-    multipliers: Mapping[Branch, float] = field(default_factory=dict)
-    """Factors of the branches in their sums with the residual stream (Granite); 1 for those that are not named."""
+    multipliers: Mapping[Branch | Literal["layer"], float] = field(default_factory=dict)
+    """Factors of the branches in their sums with the residual stream (Granite), and of the layer's output (Gemma-4); 1 for those that
+    are not named."""
 
     @cached_property
     def value_constant(self) -> Float[Tensor, "head d_head"]:
@@ -284,9 +289,10 @@ class Block:
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 
-    def multiplier(self, operation: Add) -> float:
-        """Factor of a sum's left operand."""
-        return self.multipliers.get(operation.branch, 1.0)
+    def factors(self, operation: Add) -> tuple[float, float]:
+        """Factors of a sum's left and right operand."""
+        whole = self.multipliers.get("layer", 1.0) if operation == output_step(self.order).operation else 1.0
+        return whole * self.multipliers.get(operation.branch, 1.0), whole
 
     def norm(self, name: NormName) -> Norm:
         """One of the norms that the order has."""

@@ -412,9 +412,12 @@ class NormsOfPairs:
                 bias = BiasFactors.of_attention(record, self.settings.value_bias)
                 return HeadSum(scale=torch.ones_like(record.tensor(INPUT)[:, :1]), bias=bias)
             case Add(left, right) as added:
-                branch, stream, factor = self._operand(left), self._operand(right), record.block.multiplier(added)
+                branch, stream = (
+                    of if factor == 1 else of.times(factor)
+                    for of, factor in zip((self._operand(left), self._operand(right)), record.block.factors(added), strict=True)
+                )
                 assert isinstance(stream, HeadSum)  # only the left operand comes after the feed-forward
-                return (branch if factor == 1 else branch.times(factor)) + stream
+                return branch + stream
             case Normalise(of, name):
                 norm = record.block.norm(name)
                 return self._operand(of).normalised(name, norm, record.scale(of, name))

@@ -1,9 +1,8 @@
 """Neurons of a cell: what each carries is what a slow integral over every neuron's own path gives, on every family."""
 
 from itertools import pairwise
-from typing import Any
-
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest

@@ -38,7 +38,12 @@ _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "
 _JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
 _GEMMA4 = dict(tiny.FAMILIES["gemma4"].config)
 _GEMMA4_MOE = {**_GEMMA4, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 24}
-_GEMMA4_SHARED = {**_GEMMA4, "num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": 2 * _GEMMA4["layer_types"]}
+_GEMMA4_SHARED = {
+    **_GEMMA4,
+    "num_hidden_layers": 4,
+    "num_kv_shared_layers": 2,
+    "layer_types": 2 * _GEMMA4["layer_types"],
+}
 _GEMMA4_INPUTS = {**_GEMMA4, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": tiny.VOCAB}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [

@@ -31,7 +31,8 @@ INSIDE = (
     "afmoe",
     "laguna",
     "modernbert_decoder",
-    "llama4", "gemma4",
+    "llama4",
+    "gemma4",
 )
 """Hugging Face's own attention computes before HookPoints show its scores."""
 QUICK = ("gpt2", "llama", "gemma2", "gpt_oss", "bert", "gptj")

@@ -589,8 +589,9 @@ class BoundLayer:
         if value.bias is not None and bool(value.bias.any()):
             raise UnsupportedModelError(f"{self.where}: its normed values have a bias, which is not a known form.")
         w_v, w_o = (_tensor(linear.weight, dtype) for linear in (value, out))
-        w_v, w_o = rearrange(w_v, "d (head e) -> head d e", e=self._d_head), rearrange(
-            w_o, "(head e) d -> head e d", e=self._d_head
+        w_v, w_o = (
+            rearrange(w_v, "d (head e) -> head d e", e=self._d_head),
+            rearrange(w_o, "(head e) d -> head e d", e=self._d_head),
         )
         b_o, b_v = _bias(out.bias, w_o.shape[-1:], w_o), w_v.new_zeros(len(w_v), self._d_head)
         return AttentionWeights(w_o, b_o, w_v, b_v, value_norm=self.norm(self.name("attn.v_norm"), dtype))
@@ -659,10 +660,8 @@ class BoundLayer:
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
             )
-        if inner:
-            centred = layer_norm
-        else:
-            centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
+        of_class = str(cfg.normalization_type).startswith("LN")
+        centred = not getattr(norm, "uses_rms_norm", not layer_norm) if on_bridge else of_class
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
@@ -928,8 +927,9 @@ def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtyp
     w_in, w_out = (_tensor(linear.weight, dtype) for linear in (up, down))
     d_mlp, d_model = w_out.shape
     b_in, *b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, *gates))
-    gate = (_tensor(gates[0].weight, dtype), *b_gate) if gates else ()
-    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, *gate)
+    w_gate = _tensor(gates[0].weight, dtype) if gates else None
+    b_out = _bias(down.bias, (d_model,), w_in)
+    return FeedForward(w_in, b_in, w_out, b_out, activation, w_gate, b_gate[0] if gates else None)
 
 
 def _stacked_experts(

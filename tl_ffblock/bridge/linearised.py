@@ -379,9 +379,9 @@ class _Linearised:
             if self.rules.feed_forward:
                 fittings.before("ln_final.hook_in", lambda y: self._of_head(y, read["pre"]) if read else None)
         elif hasattr(model.hooked, "prediction_head"):
-            dense = unwrapped(model.hooked.get_submodule("prediction_head")).dense
+            prediction: Any = unwrapped(model.hooked.get_submodule("prediction_head"))
             of_head = Place("bias", model.n_layers, "prediction_head.b")
-            fittings.output_of(f"{_PREDICTION}.dense", cache.biased(of_head, dense.bias))
+            fittings.output_of(f"{_PREDICTION}.dense", cache.biased(of_head, prediction.dense.bias))
             fittings.input_of(f"{_PREDICTION}.act", partial(read.__setitem__, "pre"))
             if self.rules.feed_forward:
                 fittings.output_of(f"{_PREDICTION}.act", lambda y: self._of_head(y, read["pre"]))

@@ -414,7 +414,9 @@ class NormsOfPairs:
             case Add(left, right) as added:
                 branch, stream = (
                     of if factor == 1 else of.times(factor)
-                    for of, factor in zip((self._operand(left), self._operand(right)), record.block.factors(added), strict=True)
+                    for of, factor in zip(
+                        (self._operand(left), self._operand(right)), record.block.factors(added), strict=True
+                    )
                 )
                 assert isinstance(stream, HeadSum)  # only the left operand comes after the feed-forward
                 return branch + stream

@@ -124,7 +124,9 @@ def float64_throughout(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def rms_norm(self: nn.Module, x: Tensor) -> Tensor:
         eps = self.eps if hasattr(self, "eps") else self.variance_epsilon
-        gain = 1 + self.weight if type(self).__name__.startswith(("Gemma", "Qwen3NextRMSNorm")) else self.weight
+        offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm")
+        weight = getattr(self, "weight", 1.0)
+        gain = 1 + weight if type(self).__name__ in offset else weight
         return gain * x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
 
     shipped = nn.functional.softmax

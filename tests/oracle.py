@@ -138,6 +138,7 @@ class Attention:
     out_bias: Tensor  # [d_model]
     latent: tuple[Tensor, Norm] | None = None  # to the latent vector [d_model, rank], and its norm
     gate: Tensor | None = None  # [query, head, d_head or 1]
+    value_eps: float | None = None  # of a norm of each head's values, which has no gain
 
     def split(self, x: Tensor, norm: Norm | None, value_bias: ValueBias) -> Tensor:
         """Parts by source token of the attention output, for block input x [pos, d_model]."""
@@ -146,6 +147,8 @@ class Attention:
             down, latent_norm = self.latent
             source = latent_norm.linear(source @ down, source @ down)
         value = torch.einsum("jd,hde->hje", source, self.value_weight)
+        if self.value_eps is not None:
+            value = value / (value.square().mean(-1, keepdim=True) + self.value_eps).sqrt()
         constant = self.value_bias
         if norm is not None and self.latent is None:
             constant = constant + torch.einsum("d,hde->he", norm.bias, self.value_weight)
@@ -174,15 +177,18 @@ class FeedForward:
     weight: Tensor | float = 1.0  # [query], of an expert
     limit: float | None = None  # |pre-activation| at which `join` has a kink
     factor: Tensor | None = None  # of every unit, [query, d_mlp]
+    input_weight: Tensor | None = None  # [query], of an expert's input
 
     def __call__(self, parts: Tensor) -> Tensor:
         """Every part through the layer; the baseline's output and the constants go to the bias part."""
+        if self.input_weight is not None:
+            parts = parts * self.input_weight[:, None, None]
         players = torch.stack([branch(parts) for branch in self.branches])
         hidden = integrated_gradients(players, self.join, self.limit)
         hidden = _add_to_bias(hidden, self.join(torch.zeros_like(players[:, :, 0])))
         if self.factor is not None:
             hidden = hidden * self.factor[:, None]
-        weight = torch.as_tensor(self.weight, dtype=parts.dtype)
+        weight = torch.as_tensor(self.weight, dtype=parts.dtype)  # of the output
         return self.out(hidden) * weight.reshape(-1, 1, 1)
 
 
@@ -235,6 +241,7 @@ class Layer:
     norms: Mapping[str, tuple[Norm, Tensor, Tensor]]  # role -> norm, its input, its output
     mid: Tensor | None = None  # input of the FF where no norm precedes it
     multiplier: float = 1.0  # of both branches, where they are added
+    scalar: float = 1.0  # of the layer's output
 
     def feed(self, parts: Tensor) -> Tensor:
         """Parts of the FF output."""
@@ -280,7 +287,7 @@ def _pre_ln(layer: Layer, value_bias: ValueBias) -> Walk:
         norm, before, after = layer.norms["ff_post"]
         ff = norm.split(ff, before)
         yield "AtbLnFfLn", ff, after
-    yield from _layer_output("AtbLnFfRes", layer.multiplier * ff + atb, layer)
+    yield from _layer_output("AtbLnFfRes", layer.scalar * (layer.multiplier * ff + atb), layer)
 
 
 def _parallel(layer: Layer, value_bias: ValueBias) -> Walk:
@@ -402,6 +409,18 @@ _GPT_NEOX = {
     "act": "mlp.act",
     "ff_out": "mlp.dense_4h_to_h",
 }
+_LFM2 = Paths(
+    "pre_ln",
+    layers="layers",
+    last_norm="embedding_norm",
+    value="self_attn.v_proj",
+    out="self_attn.out_proj",
+    norms={"attn": "operator_norm", "ff": "ffn_norm"},
+    ff_in=("feed_forward.w1", "feed_forward.w3"),
+    act="",
+    ff_out="feed_forward.w2",
+    moe="feed_forward",
+)
 _PATHS: dict[str, Paths] = {
     "gpt2": Paths(
         "pre_ln",
@@ -432,6 +451,14 @@ _PATHS: dict[str, Paths] = {
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     "bitnet": _LLAMA,
+    **dict.fromkeys(("lfm2", "lfm2_moe"), _LFM2),
+    "llama4_text": replace(
+        _LLAMA,
+        ff_in=("feed_forward.gate_proj", "feed_forward.up_proj"),
+        act="feed_forward.activation_fn",
+        ff_out="feed_forward.down_proj",
+        moe="feed_forward",
+    ),
     "modernbert-decoder": Paths(
         "pre_ln",
         layers="layers",
@@ -443,7 +470,7 @@ _PATHS: dict[str, Paths] = {
         act="mlp.act",
         ff_out="mlp.Wo",
     ),
-    **dict.fromkeys(("gemma2", "gemma3_text"), _GEMMA2),
+    **dict.fromkeys(("gemma2", "gemma3_text", "gemma4_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
     "gpt_neox_serial": Paths("pre_ln", **_GPT_NEOX),
@@ -502,7 +529,9 @@ class _Run:
     """A forward pass of a float64 copy, with everything the modules said."""
 
     def __init__(self, hf_model: nn.Module, input_ids: Tensor) -> None:
-        self.model = copy.deepcopy(hf_model.base_model).to("cpu", torch.float64).eval().requires_grad_(False)
+        base = hf_model.base_model  # of Llama-4 it is the whole, for it is made as a part of a model of images
+        base = base.model if base is hf_model and hasattr(base, "lm_head") else base
+        self.model = copy.deepcopy(base).to("cpu", torch.float64).eval().requires_grad_(False)
         self.model.set_attn_implementation("eager")
         self.config = self.model.config
         self.paths = _find_paths(self.config)
@@ -548,6 +577,7 @@ class _Run:
             norms=norms,
             mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
             multiplier=getattr(self.config, "residual_multiplier", 1.0),
+            scalar=float(getattr(block, "layer_scalar", 1.0)),
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:
@@ -560,7 +590,8 @@ class _Run:
         heads = pattern.shape[0]
         if hasattr(getattr(block, "self_attn", None), "kv_b_proj"):
             return self._latent_attention(block.self_attn, pattern)
-        value, out = _value(_at(block, self.paths.value), self.config), _affine(_at(block, self.paths.out))
+        joint = _at(block, self.paths.value) or block.self_attn.k_proj  # keys are values in some layers of Gemma-4
+        value, out = _value(joint, self.config), _affine(_at(block, self.paths.out))
         width = out.weight.shape[0] // heads
         groups = value.weight.shape[1] // width  # heads that have values of their own
         share = heads // groups
@@ -574,6 +605,7 @@ class _Run:
             out_weight,
             out.bias,
             gate=self._gate(getattr(block, "self_attn", None), heads, width),
+            value_eps=block.self_attn.v_norm.eps if self.config.model_type == "gemma4_text" else None,
         )
 
     def _latent_attention(self, module: nn.Module, pattern: Tensor) -> Attention:
@@ -612,12 +644,19 @@ class _Run:
             (joint,) = branches
             halves = zip(joint.weight.chunk(2, dim=1), joint.bias.chunk(2), strict=True)
             branches = tuple(Affine(weight, bias) for weight, bias in halves)
-        factor = self._factor(block.mlp.ffn_sub_norm) if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm") else None
-        ff = FeedForward(branches, _join(_at(block, self.paths.act)), _affine(out), factor=factor)
+        factor = (
+            self._factor(block.mlp.ffn_sub_norm)
+            if hasattr(block, "mlp") and hasattr(block.mlp, "ffn_sub_norm")
+            else None
+        )
+        act = _at(block, self.paths.act) if self.paths.act else nn.functional.silu  # LFM2's is no module
+        ff = FeedForward(branches, _join(act), _affine(out), factor=factor)
         return (ff,), self.answer(out)
 
     def _experts(self, moe: nn.Module) -> tuple[FeedForward, ...]:
         """Every expert with the weight that the router gave it, zero where it was not chosen."""
+        if self.config.model_type == "llama4_text":
+            return self._experts_of_scaled_inputs(moe)
         router = moe.gate if hasattr(moe, "gate") else moe.router
         scores, chosen = self.answer(router, 1), self.answer(router, 2)
         logits = self.answer(router, 0)
@@ -631,6 +670,19 @@ class _Run:
         gated = hasattr(moe, "shared_expert_gate")
         weight = self.answer(moe.shared_expert_gate)[:, 0].sigmoid() if gated else 1.0
         return *experts, FeedForward(branches, _join(shared.act_fn), _affine(shared.down_proj), weight)
+
+    def _experts_of_scaled_inputs(self, moe: nn.Module) -> tuple[FeedForward, ...]:
+        """Llama-4: every expert reads its input times the router's weight; the shared one reads the input."""
+        found = []
+        for index, weight in enumerate(self.answer(moe.router).T):
+            gate, up = moe.experts.gate_up_proj[index].chunk(2, dim=1)
+            down, join = moe.experts.down_proj[index], _join(moe.experts.act_fn)
+            branches = tuple(Affine(matrix, matrix.new_zeros(matrix.shape[1])) for matrix in (gate, up))
+            out = Affine(down, down.new_zeros(down.shape[1]))
+            found.append(FeedForward(branches, join, out, input_weight=weight))
+        shared = moe.shared_expert
+        branches = (_affine(shared.gate_proj), _affine(shared.up_proj))
+        return *found, FeedForward(branches, _join(shared.activation_fn), _affine(shared.down_proj))
 
 
 # --- reading modules --------------------------------------------------------------------------------------------
@@ -664,7 +716,8 @@ def _is_rms(module: nn.Module) -> bool:
 
 def _read_norm(module: nn.Module) -> Norm:
     """LayerNorm, RMSNorm, or Gemma's and Qwen3-Next's RMSNorm, whose gain is 1 + weight."""
-    gain = 1 + module.weight if type(module).__name__.startswith(("Gemma", "Qwen3NextRMSNorm")) else module.weight
+    offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm")
+    gain = 1 + module.weight if type(module).__name__ in offset else module.weight
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
         return Norm(gain, torch.zeros_like(gain), eps, centred=False)

@@ -176,6 +176,55 @@ _LIST = (
         "ModernBertDecoderConfig",
         dict(mlp_bias=True, attention_bias=True, classifier_bias=True, norm_bias=True, local_attention=4, **_BASE),
     ),
+    Family(
+        "llama4",
+        "Llama4ForCausalLM",
+        "Llama4TextConfig",
+        {
+            **_MIXTRAL,
+            **_WIDE_HEAD,
+            "intermediate_size": 24,
+            "intermediate_size_mlp": D_MLP,
+            "moe_layers": [1],
+            "no_rope_layers": [1, 0],
+            "attention_chunk_size": 4,
+            "floor_scale": 2,
+        },
+    ),
+    Family(
+        "lfm2",
+        "Lfm2ForCausalLM",
+        "Lfm2Config",
+        {**_GQA, "layer_types": ["full_attention"] * 2, "block_auto_adjust_ff_dim": False},
+    ),
+    Family(
+        "lfm2_moe",
+        "Lfm2MoeForCausalLM",
+        "Lfm2MoeConfig",
+        dict(
+            num_experts=4,
+            num_experts_per_tok=2,
+            moe_intermediate_size=24,
+            num_dense_layers=1,
+            layer_types=["full_attention"] * 2,
+            **_GQA,
+        ),
+    ),
+    Family(
+        "gemma4",
+        "Gemma4ForCausalLM",
+        "Gemma4TextConfig",
+        dict(
+            head_dim=16,
+            global_head_dim=24,
+            num_global_key_value_heads=1,
+            attention_k_eq_v=True,
+            hidden_size_per_layer_input=0,
+            layer_types=["sliding_attention", "full_attention"],
+            sliding_window=4,
+            **_GQA,
+        ),
+    ),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),
@@ -371,7 +420,11 @@ def built(model_class: Any, config: Any, seed: int, dtype: torch.dtype) -> nn.Mo
     return model.to(dtype).eval()
 
 
-_INPUT_AXIS_FIRST = ("Conv1D", "GptOssExperts")  # these hold [..., in, out]; everything else holds [..., out, in]
+_INPUT_AXIS_FIRST = (
+    "Conv1D",
+    "GptOssExperts",
+    "Llama4TextExperts",
+)  # these hold [..., in, out]; everything else holds [..., out, in]
 
 
 @torch.no_grad()

@@ -176,6 +176,7 @@ REFERENCE = (
     Fault("layer.linear.project", only("tokens"), "vectors", MISS),
     Fault("layer.linear.project", only("bias"), "vectors", MISS),
     Fault("layer.linear.weigh", every, "vectors", MISS, "mixtral"),
+    Fault("layer.records.LayerRecord.input_weight", every, "maps", "scope AtbLnFf: contributions and bias differ", "llama4"),
     Fault("layer.linear.LinearLayer.multiplied", only("tokens"), "vectors", "scope Atb: contributions and bias differ", "granite"),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS),
     Fault("layer.activations.Activation.coefficients", only("on_pre"), "vectors", MISS, "llama"),
@@ -255,8 +256,11 @@ IDENTITIES = tuple(
         ("bridge.layers.BoundLayer.gate", every, "pattern x value W_O + b_O = attention output", "afmoe"),
         ("layer.records.AttentionWeights.reciprocal_scale", every, "pattern x value W_O + b_O = attention output", "bitnet"),
         ("bridge.layers.BoundLayer.post_factor", every, "relu2(pre) = post", "bitnet"),
+        ("layer.records.FeedForward.weighed", every, "sum over experts of router weight x expert output", "llama4"),
         ("bridge.layers.BoundLayer.halves", swapped, "feed-forward input W_gate + b_gate = pre", "modernbert_decoder"),
-        ("layer.records.Block.multiplier", every, "Attn + resid_pre = Atb", "granite"),
+        ("layer.records.Block.factors", at(1), "AttnLn + 1.01 resid_pre = Atb", "gemma4"),
+        ("bridge.layers.BoundLayer._attention_of_normed_values", only("w_o"), "pattern x value W_O + b_O = attention output", "gemma4"),
+        ("layer.records.Block.factors", at(0), "Attn + resid_pre = Atb", "granite"),
         ("bridge.layers.BoundLayer._latent_attention", only("w_v"), "norm(layer input) W_V + b_V = value", "deepseek_v3"),
     )
 )

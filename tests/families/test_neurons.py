@@ -1,6 +1,7 @@
 """Neurons of a cell: what each carries is what a slow integral over every neuron's own path gives, on every family."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,11 @@ def test_neurons_are_what_a_slow_integral_gives(any_family: str) -> None:
         if weight == 0:
             assert not mine.any()
             continue
-        shares, whole = slow_shares(Players, expert)
+        players = Players
+        if expert.scaled_input:  # the router's weight multiplies what the expert reads
+            players = SimpleNamespace(tokens=weight * Players.tokens, bias=weight * Players.bias)
+            weight = 1.0
+        shares, whole = slow_shares(players, expert)
         if any_family == "bitnet":  # a norm before W_out, its scale a constant
             norm = model.blocks[LAYER].mlp.original_component.ffn_sub_norm
             shares *= norm.weight.detach() / (whole.square().mean() + norm.variance_epsilon).sqrt()

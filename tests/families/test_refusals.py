@@ -35,8 +35,16 @@ _BART = {"d_model": 32, "vocab_size": 64, "max_position_embeddings": 48, **dict(
 _VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 _NEXT = {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
 _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
-_LLAMA4 = {**_SMALL, "num_local_experts": 4, "intermediate_size_mlp": 48}
 _JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
+_GEMMA4 = dict(tiny.FAMILIES["gemma4"].config)
+_GEMMA4_MOE = {**_GEMMA4, "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 24}
+_GEMMA4_SHARED = {
+    **_GEMMA4,
+    "num_hidden_layers": 4,
+    "num_kv_shared_layers": 2,
+    "layer_types": 2 * _GEMMA4["layer_types"],
+}
+_GEMMA4_INPUTS = {**_GEMMA4, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": tiny.VOCAB}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("MambaForCausalLM", "MambaConfig", _TINY, "state-space, recurrent"),
@@ -49,7 +57,10 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ("BertForMaskedLM", "BertConfig", {**tiny.FAMILIES["bert"].config, "is_decoder": True}, "is_decoder=True.*bidirectional"),
     ("FalconForCausalLM", "FalconConfig", _FALCON, "new_decoder_architecture"),
     ("OlmoForCausalLM", "OlmoConfig", {**tiny._GQA, "clip_qkv": 0.01}, "pattern x value W_O"),
-    ("Llama4ForCausalLM", "Llama4TextConfig", _LLAMA4, "router of its experts has no HookPoint"),
+    ("Gemma4ForCausalLM", "Gemma4TextConfig", _GEMMA4_SHARED, "num_kv_shared_layers > 0 .* keys and values of an earlier layer"),
+    ("Gemma4ForCausalLM", "Gemma4TextConfig", _GEMMA4_INPUTS, "hidden_size_per_layer_input > 0 .* third branch"),
+    ("Gemma4ForCausalLM", "Gemma4TextConfig", _GEMMA4_MOE, "enable_moe_block=True .* side by side"),
+    ("Gemma4ForCausalLM", "Gemma4TextConfig", {**_GEMMA4, "use_bidirectional_attention": "all"}, "attend to later ones"),
     ("JetMoeForCausalLM", "JetMoeConfig", _JETMOE, r"layer 0: its mixture of experts \(JetMoeMoE\) has no module `experts`"),
 ]
 # fmt: on

@@ -202,7 +202,7 @@ def test_an_edit_changes_its_scope_by_what_was_asked_for(family: str, scope: str
     torch.testing.assert_close(edited.whole(scope) - clean.whole(scope), expected, **ALGEBRA)
 
 
-EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe", "ernie4_5_moe", "glm4_moe", "granite_moe")
+EXPERTS = ("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "olmoe", "ernie4_5_moe", "glm4_moe", "granite_moe", "llama4")
 
 
 @pytest.mark.usefixtures("float64_throughout")

@@ -86,6 +86,15 @@ def test_exact_is_captum_at_fifty_steps(case: Case) -> None:
     assert captum.provenance["method"] == "captum, 50 steps"
 
 
+@pytest.mark.parametrize("family", ["bitnet", "llama4", "modernbert_decoder"])
+def test_factors_inside_a_feed_forward_are_captums_too(family: str) -> None:
+    """A norm before W_out, a router weight before W_in, a fused matrix: the paper's own way gives the same maps."""
+    model, tokens = model_of(family, torch.float64), tiny.tokens(family, 4)
+    exact, captum = (ffb.contribution_maps(model, tokens, layers=-1, method=m) for m in ("exact", "captum"))
+    for scope in exact.scopes:
+        assert (captum[scope] - exact[scope]).abs().max() <= CAPTUM * exact[scope].max()
+
+
 def test_few_captum_steps_are_worse() -> None:
     """`n_steps` is really used: two steps miss the closed form by more than fifty do, and are refused as incomplete."""
     model, tokens = model_of("gpt2", torch.float64), tiny.tokens("gpt2", 4)

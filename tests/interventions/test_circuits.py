@@ -34,6 +34,7 @@ WITHOUT_EDGES = {
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu"), "latent attention has no W_"),
     **dict.fromkeys(("afmoe", "laguna", "qwen3_next"), "the gate of its attention reads the residual stream"),
     "bitnet": "the norm before W_O reads all heads together",
+    "gemma4": "values have a norm of their own",
 }
 """Families whose attention does not read its input by W_Q, W_K and W_V alone, with the words of the refusal."""
 OTHERS = [name for name in tiny.ALL_FAMILIES if name not in (*COVERED, *WITHOUT_EDGES, "bert", "roberta", "openai_gpt")]

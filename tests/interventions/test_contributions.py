@@ -22,7 +22,7 @@ N = 5
 SMALL = dict(rtol=0, atol=5e-6)
 """float64, but Hugging Face's RMSNorm rounds to float32 in the run: what is left of a tensor of size 1 to 30."""
 EXACT = dict(rtol=1e-9, atol=1e-9)
-AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder")
+AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder", "llama4", "gemma4")
 """Families whose bridge hands out the pattern after attention has used it."""
 SHARED_NORM = ("phi", "gptj", "falcon")
 """One norm serves attention and feed-forward: `AtbLn` is changed at the feed-forward's input, behind the norm's HookPoint."""

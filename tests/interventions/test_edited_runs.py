@@ -16,7 +16,7 @@ from tl_ffblock.errors import IdentityError
 
 Edit = Callable[[Tensor], Tensor]
 N = 5
-AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder")
+AFTER_USE = ("opt", "gptj", "bert", "roberta", "phimoe", "afmoe", "laguna", "modernbert_decoder", "llama4", "gemma4")
 """Families whose bridge hands out the pattern after attention has used it."""
 EDITED = [*slow_beyond(map(Case, tiny.FAMILIES), tuple(map(Case, COVERING))), *APIS, Case("attn_only")]
 BOOKKEEPING = dict(rtol=0, atol=2e-5)
@@ -294,7 +294,7 @@ def test_gradients_reach_captured_tensors(any_family: str) -> None:
         (gradient,) = torch.autograd.grad(out, tensor, retain_graph=True, allow_unused=True)
         assert (gradient is None) == (any_family in OFF_THE_WAY.get(name, ())), name
     scope = next(scope for scope in record.whole if scope.endswith("Ff"))
-    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma2', 'Gemma3', 'Olmo2', 'Afmoe', 'Granite')) else 'hook_mlp_out'}"
+    name = f"blocks.0.{'mlp.hook_out' if model.cfg.architecture.startswith(('Gemma', 'Olmo2', 'Afmoe', 'Granite')) else 'hook_mlp_out'}"
     (gradient,) = torch.autograd.grad(out, record.whole[scope], retain_graph=True)
 
     def nudged(step: float) -> float:

@@ -19,7 +19,21 @@ from tl_ffblock.metrics import logit, probability
 pytestmark = pytest.mark.filterwarnings("ignore:Hooked.* is deprecated:DeprecationWarning")  # TransformerLens 3 says so
 N = 7
 METRIC = logit(7, minus=9)
-INSIDE = ("opt", "gptj", "bert", "roberta", "gpt_neo", "xglm", "nanochat", "phimoe", "afmoe", "laguna", "modernbert_decoder")
+INSIDE = (
+    "opt",
+    "gptj",
+    "bert",
+    "roberta",
+    "gpt_neo",
+    "xglm",
+    "nanochat",
+    "phimoe",
+    "afmoe",
+    "laguna",
+    "modernbert_decoder",
+    "llama4",
+    "gemma4",
+)
 """Hugging Face's own attention computes before HookPoints show its scores."""
 QUICK = ("gpt2", "llama", "gemma2", "gpt_oss", "bert", "gptj")
 FAMILIES = slow_beyond(tiny.ALL_FAMILIES, QUICK)
@@ -42,7 +56,7 @@ def by_hand(
         masked[list(heads), query, torch.tensor(keys)[:, None]] = True
     for number in layers:
         layer = known.layers[number]
-        names = {"pattern": layer.sites["pattern"], "v": layer.name("attn.hook_v")}
+        names = {"pattern": layer.sites["pattern"], "v": layer.value_name}
         names |= {"gate": layer.gate_name} if layer.gate_name else {}
         kept: dict[str, Tensor] = {}
         keep = [
@@ -50,7 +64,8 @@ def by_hand(
         ]
         model.run_with_hooks(tokens[None], fwd_hooks=[*hooks, *keep])
         latent = hasattr(model.blocks[number].attn, "kv_b_proj")  # whose values have heads before positions
-        value = kept["v"].transpose(0, 1) if latent else kept["v"].reshape(n, -1, int(known.hooked.cfg.d_head))
+        width = kept["v"].shape[-1] if known.family.name == "Gemma-4" else int(known.hooked.cfg.d_head)
+        value = kept["v"].transpose(0, 1) if latent else kept["v"].reshape(n, -1, width)
         value = value.repeat_interleave(known.n_heads // value.shape[1], dim=1)
         left = kept["pattern"] * ~masked
         sink = 1 - kept["pattern"].sum(-1, keepdim=True) if known.family.name == "gpt_oss" else 0

@@ -287,7 +287,7 @@ class _LayerPropagation:
                     self._receive(of, self._own("ff_in").reshape(len(self.at[INPUT]), 1, -1))
                     self.at[step.scope] = self._change("mlp_out").reshape(len(self.at[INPUT]), 1, -1)
                 case Add(left, _) as added:
-                    self.at[step.scope] = self.propagation.send(self.block.multiplier(added) * self.at[left])
+                    self.at[step.scope] = self.propagation.send(self.block.factors(added)[0] * self.at[left])
         self._measure_derivatives()
 
     def _receive(self, of: str, by_branch: Float[Tensor, "pos receiver d"]) -> None:

@@ -29,6 +29,7 @@ from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.edge_attribution import KEEPS as OF_EDGES, Derivatives, EdgeSums
 from tl_ffblock.attribution.signed_maps import estimated_cells
 from tl_ffblock.attribution.targets import Direction, Target, bound_to_run, cotangents, values_of
+from tl_ffblock.bridge.edited import refuse_normed_values
 from tl_ffblock.bridge.inputs import Prompt, memory_given_back, prompts_of, refuse_unequal, warn_of_equal_pair
 from tl_ffblock.bridge.linearised import RuleName, Rules, token_embedding_name
 from tl_ffblock.bridge.memory import Asked, fitted
@@ -581,6 +582,7 @@ def _integration_steps(run: Run, traced: list[Traced], steps: int) -> Iterator[t
 
 def _refuse_missing(model: Model, kinds: tuple[EstimateKind, ...]) -> None:
     """Refuse "residual_mid" of parallel and attention-only layers, which have no such point."""
+    refuse_normed_values(model, *kinds)
     if "residual_mid" in kinds and model.layers[0].adds_attention is None:
         raise InputError(
             f"of='residual_mid': {model.name} ({model.family.name}) has {model.family.order} layers, without a residual stream between "

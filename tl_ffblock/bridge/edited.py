@@ -452,6 +452,8 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
     if kind == "residual" and layer == model.n_layers:
         return model.output_name
     bound, order = model.layers[layer], model.family.order
+    if kind in _OF_HEADS:
+        refuse_normed_values(model, kind)
     if kind == "head":
         name = bound.values_name
     elif kind in _OF_HEADS:
@@ -470,6 +472,20 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
     if name not in model.hook_points:
         raise UnsupportedModelError(f"of={kind!r}: {bound.where} has no HookPoint {name}. Omit {kind!r} from `of`.")
     return name
+
+
+def refuse_normed_values(model: Model, *kinds: str) -> None:
+    """Refuse keys and values of a model whose values have a norm of their own: keys may be values, and heads differ by layer.
+
+    Raises:
+        UnsupportedModelError: for "k" and "v".
+    """
+    asked = next((kind for kind in kinds if kind in ("k", "v")), None)
+    if asked is not None and model.layers[0].norms_values:
+        raise UnsupportedModelError(
+            f"of={asked!r}: {model.name} ({model.family.name}) makes values of keys in some layers, and has another number of heads there, "
+            f"so that no table has them. Omit {asked!r} from `of`."
+        )
 
 
 def heads_of(model: Model, kind: PatchKind) -> int:

@@ -14,7 +14,7 @@ is the module's function, recognised by its values. The gain of an offset RMSNor
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.metadata import version
 from inspect import signature
@@ -192,6 +192,11 @@ class BoundLayer:
             return read_mixer(module, dtype, self.where)
 
     @cached_property
+    def norms_values(self) -> bool:
+        """Whether values have a norm of their own (Gemma-4), which keys may be made from, too."""
+        return not self.is_recurrent and "v_norm" in self.block.attn._modules
+
+    @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
         return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
@@ -327,6 +332,16 @@ class BoundLayer:
         return self.name(f"{self.mixes}.{'out' if self.mixes == 'conv' else 'out_proj'}.hook_in")
 
     @property
+    def value_name(self) -> str:
+        """HookPoint of values, as attention weighs them."""
+        return self.name("attn.v_norm.hook_out" if self.norms_values else "attn.hook_v")
+
+    @property
+    def key_name(self) -> str:
+        """HookPoint of keys, which values are not made from."""
+        return self.name("attn.k_norm.hook_out" if self.norms_values else "attn.hook_k")
+
+    @property
     def ff_input_name(self) -> str:
         """HookPoint of the feed-forward's input, which nothing else reads.
 
@@ -377,11 +392,10 @@ class BoundLayer:
     def sites(self) -> dict[str, str]:
         """HookPoint of every site except those of a router."""
         sites = {"resid_pre": "hook_resid_pre"}
-        sites |= (
-            {"mixed": f"{self.mixes}.hook_in"}
-            if self.is_recurrent
-            else {"pattern": "attn.hook_pattern", "value": "attn.hook_v"}
-        )
+        if self.is_recurrent:
+            sites["mixed"] = f"{self.mixes}.hook_in"
+        else:
+            sites |= {"pattern": "attn.hook_pattern", "value": self.value_name.removeprefix(self.name(""))}
         if self.has_feed_forward and not self.has_experts:
             sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
             sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
@@ -451,6 +465,8 @@ class BoundLayer:
         The weights with which a bridge's experts are called are those that count, whatever their router is: softmax or sigmoid,
         grouped, scaled, or with a bias that only chooses. Experts without such a call are read at HookPoints.
         """
+        if self._scales_inputs:
+            return {"scores": self.name("mlp.router.hook_out")}
         if self._called_experts is None:
             return self.routing_names
         gate = {"shared": self.name("mlp.shared_expert_gate.hook_out")}
@@ -551,10 +567,12 @@ class BoundLayer:
         return routing | shared
 
     @cached_property
-    def multipliers(self) -> dict[Branch, float]:
-        """Factors of attention and feed-forward in their sums with the residual stream; empty if they are added as they are."""
-        factor = getattr(_inner(self.block), "residual_multiplier", 1.0)
-        return {} if factor == 1 else dict.fromkeys(get_args(Branch), float(factor))
+    def multipliers(self) -> dict[Branch | Literal["layer"], float]:
+        """Factors of attention and feed-forward in their sums with the residual stream, and of the layer's output, if they are not 1."""
+        factor = float(getattr(_inner(self.block), "residual_multiplier", 1.0))
+        found: dict[Branch | Literal["layer"], float] = {"attn": factor, "mlp": factor}
+        found["layer"] = float(getattr(_inner(self.block), "layer_scalar", 1.0))
+        return {name: factor for name, factor in found.items() if factor != 1}
 
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
@@ -605,6 +623,8 @@ class BoundLayer:
             return self.mixer(dtype).attention
         if self.is_latent:
             return self._latent_attention(dtype)
+        if self.norms_values:
+            return self._attention_of_normed_values(dtype)
         w_o, w_v = (_tensor(matrix(self.block.attn, name), dtype) for name in ("W_O", "W_V"))
         b_o = _bias(bias(self.block.attn, "b_O"), (w_o.shape[-1],), w_o)
         b_v = _bias(bias(self.block.attn, "b_V"), (w_v.shape[0], w_o.shape[1]), w_o)
@@ -629,6 +649,24 @@ class BoundLayer:
         latent = Latent(_tensor(down.weight[:, : sizes.kv_lora_rank], dtype), self.norm(self.latent_norm, dtype))
         b_o = _bias(out.bias, w_o.shape[-1:], w_o)
         return AttentionWeights(w_o, b_o, w_v, w_o.new_zeros(w_o.shape[:2]), latent)
+
+    def _attention_of_normed_values(self, dtype: torch.dtype) -> AttentionWeights:
+        """Weights of attention whose values are normed by head, and made as keys are where there is no W_V; heads differ by layer."""
+        attn = self.block.attn
+        value, out = _read_linears(_inner(getattr(attn, "v" if "v" in attn._modules else "k")), _inner(attn.o))
+        if value.bias is not None and bool(value.bias.any()):
+            raise UnsupportedModelError(f"{self.where}: its normed values have a bias, which is not a known form.")
+        w_v, w_o = (_tensor(linear.weight, dtype) for linear in (value, out))
+        w_v, w_o = (
+            rearrange(w_v, "d (head e) -> head d e", e=self._d_head),
+            rearrange(w_o, "(head e) d -> head e d", e=self._d_head),
+        )
+        b_o, b_v = _bias(out.bias, w_o.shape[-1:], w_o), w_v.new_zeros(len(w_v), self._d_head)
+        return AttentionWeights(w_o, b_o, w_v, b_v, value_norm=self.norm(self.name("attn.v_norm"), dtype))
+
+    @property
+    def _d_head(self) -> int:
+        return int(_inner(self.block.attn).head_dim)
 
     def _latent_query_keys(self, dtype: torch.dtype) -> QueryKeyWeights:
         """Queries `x W_DQ gain W_UQ`, keys `x W_DKV gain W_UK` and, shared by all heads, the rotated part `x W_KR`."""
@@ -667,9 +705,7 @@ class BoundLayer:
         elif self.is_fused:
             (w_gate, w_in), (b_gate, b_in) = w_in.chunk(2, dim=1), b_in.chunk(2)
             gate = w_gate, b_gate
-        return FeedForward(
-            w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate
-        )
+        return FeedForward(w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate)
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
         """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device.
@@ -682,24 +718,24 @@ class BoundLayer:
             return Norm.absent(like)
         norm, cfg = self.hooked.get_submodule(name), self.hooked.cfg
         on_bridge = self.api == "TransformerBridge"
-        # Norms inside attention, and that of a prediction head, are Hugging Face's modules.
-        layer_norm = isinstance(norm, nn.LayerNorm)
-        inner = norm is _inner(norm) and (layer_norm or type(norm).__name__.endswith("RMSNorm"))
-        if on_bridge and not hasattr(norm, "uses_rms_norm") and not inner:
+        # Norms inside attention, that of a prediction head and Gemma-4's are Hugging Face's modules.
+        layer_norm = isinstance(_inner(norm), nn.LayerNorm)
+        inner = on_bridge and not hasattr(norm, "uses_rms_norm")
+        if inner and not (layer_norm or type(_inner(norm)).__name__.endswith("RMSNorm")):
             raise UnsupportedModelError(
                 f"{self.where}: {name} ({type(_inner(norm)).__name__}) is not a LayerNorm or RMSNorm in this TransformerLens, so its "
                 "form is not known."
             )
-        if inner:
-            centred = layer_norm
-        else:
-            centred = not norm.uses_rms_norm if on_bridge else str(cfg.normalization_type).startswith("LN")
+        of_class = str(cfg.normalization_type).startswith("LN")
+        centred = not getattr(norm, "uses_rms_norm", not layer_norm) if on_bridge else of_class
         offset = on_bridge and _gain_is_offset(norm, cfg, centred=centred)
         own_eps = (getattr(_inner(norm), attribute, None) for attribute in ("eps", "variance_epsilon"))
         eps = next((eps for eps in own_eps if eps is not None), cfg.eps)
-        shown = {name: getattr(norm, name if inner else name[0], None) for name in ("weight", "bias")}
+        owner = _inner(norm) if inner else norm
+        shown = {name: getattr(owner, name if inner else name[0], None) for name in ("weight", "bias")}
         weight, shift = (tensor if tensor is None else loaded(norm, name, tensor) for name, tensor in shown.items())
-        gain = torch.ones_like(like) if weight is None else weight.detach().to(like)
+        absent = like.new_ones(1) if inner else torch.ones_like(like)  # a norm of heads has another width
+        gain = absent if weight is None else weight.detach().to(like)
         return Norm(gain + 1 if offset else gain, _bias(shift, gain.shape, gain), float(eps), centred)
 
     @property
@@ -707,7 +743,8 @@ class BoundLayer:
         """Output matrix of the component that mixes tokens."""
         if self.is_recurrent:
             return self.mixer(torch.float32).attention.w_o
-        return _read_linears(_inner(self.block.attn.o))[0].weight if self.is_latent else matrix(self.block.attn, "W_O")
+        by_module = self.is_latent or self.norms_values
+        return _read_linears(_inner(self.block.attn.o))[0].weight if by_module else matrix(self.block.attn, "W_O")
 
     def activation(self) -> Activation:
         """The activation of a dense feed-forward.
@@ -728,6 +765,8 @@ class BoundLayer:
                 function = getattr(owner, attribute, None)
                 if callable(function):
                     return recognise(function, where)
+        if self.is_gated:  # written in its forward function (LFM2); the identity of its activations decides
+            return recognise(nn.functional.silu, where)
         raise UnsupportedModelError(
             f"{where}: no activation function found in {type(block.mlp).__name__}, so the layer cannot be certified."
         )
@@ -751,14 +790,23 @@ class BoundLayer:
         if hasattr(experts, "gate_up_proj_bias"):
             routed = _interleaved_experts(experts, dtype)
         elif hasattr(experts, "gate_up_proj") or hasattr(experts, "up_proj"):
-            routed = _stacked_experts(experts, recognise(experts.act_fn, where), dtype)
+            routed = _stacked_experts(
+                experts, recognise(experts.act_fn, where), dtype, scaled_inputs=self._scales_inputs
+            )
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
         shared = self._shared_expert
         if shared is not None:
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT if hasattr(shared, name)))
-            routed += (_expert(linears, recognise(shared.act_fn, where), dtype),)
+            function = next(getattr(shared, name) for name in _ACTIVATIONS if hasattr(shared, name))
+            routed += (_expert(linears, recognise(function, where), dtype),)
         return routed
+
+    @cached_property
+    def _scales_inputs(self) -> bool:
+        """Whether router weights multiply the inputs of a bridge's experts, which are called with nothing else (Llama-4)."""
+        original = getattr(self.block.mlp, "original_component", None)
+        return type(_inner(getattr(original, "experts", None))).__name__ == "Llama4TextExperts"
 
     @property
     def _shared_expert(self) -> Any:
@@ -797,6 +845,8 @@ class BoundLayer:
         self._refuse_other_routing(tensors)
         if "routing" in tensors:
             return self._with_shared(tensors["routing"], tensors)
+        if "scores" in tensors:
+            return self._with_shared(tensors["scores"], tensors)
         if "routed" in tensors:
             return self._with_shared(self._routed_again(tensors["routed"]), tensors)
         if "router_logits" in tensors:
@@ -823,7 +873,7 @@ class BoundLayer:
         widths: dict[str, tuple[int, ...]] = {}
         if self.has_experts:
             experts = self._n_experts
-            widths = dict.fromkeys(("router_logits", "probabilities"), (experts,))
+            widths = dict.fromkeys(("router_logits", "probabilities", "scores"), (experts,))
             widths |= {"chosen": tuple(range(1, experts + 1)), "shared": (1,)}
         for site in sorted(tensors.keys() & widths):
             tensor, chosen = tensors[site], site == "chosen"
@@ -883,16 +933,22 @@ class BoundLayer:
                 "estimates or patches of heads, without edges."
             )
         attn = self.block.attn
-        if exact and (self.gate_name is not None or self.values_norm is not None):
+        if exact and (self.gate_name is not None or self.values_norm is not None or self.norms_values):
             found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
             if self.gate_name is None:
                 found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
+            if self.norms_values:
+                found = "values have a norm of their own, and are not the product of a layer's input and W_V"
             raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)
         weights: list[Tensor] = []
-        with suppress(AttributeError):
-            weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
+        if self.norms_values:  # the width of heads differs by layer
+            read = _read_linears(_inner(attn.q), _inner(attn.k))
+            weights = [rearrange(linear.weight, "d (head e) -> head d e", e=self._d_head) for linear in read]
+        else:
+            with suppress(AttributeError):
+                weights = [matrix(attn, name) for name in ("W_Q", "W_K")]
         if not weights or any(weight.ndim != 3 for weight in weights):
             raise UnsupportedModelError(
                 f"{self.where}: its attention has no W_Q and W_K [head d_model d_head], from which queries and keys are computed."
@@ -961,17 +1017,21 @@ def _expert(linears: Sequence[Linear], activation: Activation, dtype: torch.dtyp
     w_in, w_out = (_tensor(linear.weight, dtype) for linear in (up, down))
     d_mlp, d_model = w_out.shape
     b_in, *b_gate = (_bias(linear.bias, (d_mlp,), w_in) for linear in (up, *gates))
-    gate = (_tensor(gates[0].weight, dtype), *b_gate) if gates else ()
-    return FeedForward(w_in, b_in, w_out, _bias(down.bias, (d_model,), w_in), activation, *gate)
+    w_gate = _tensor(gates[0].weight, dtype) if gates else None
+    b_out = _bias(down.bias, (d_model,), w_in)
+    return FeedForward(w_in, b_in, w_out, b_out, activation, w_gate, b_gate[0] if gates else None)
 
 
-def _stacked_experts(experts: Any, activation: Activation, dtype: torch.dtype) -> tuple[FeedForward, ...]:
+def _stacked_experts(
+    experts: Any, activation: Activation, dtype: torch.dtype, *, scaled_inputs: bool
+) -> tuple[FeedForward, ...]:
     """Experts with gate_up_proj [expert 2 d_mlp d_model], the gate first, or up_proj [expert d_mlp d_model]; no biases."""
-    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", False)
+    gated, transposed = hasattr(experts, "gate_up_proj"), getattr(experts, "is_transposed", scaled_inputs)
     stacks = (_tensor(experts.gate_up_proj if gated else experts.up_proj, dtype), _tensor(experts.down_proj, dtype))
     pairs = zip(*(stack.mT if transposed else stack for stack in stacks), strict=True)
     of_experts = ((*up.chunk(1 + gated, dim=0), down) for up, down in pairs)
-    return tuple(_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
+    made = (_expert([Linear(weight.T, None) for weight in of], activation, dtype) for of in of_experts)
+    return tuple(replace(expert, scaled_input=scaled_inputs) for expert in made)
 
 
 def _interleaved_experts(experts: Any, dtype: torch.dtype) -> tuple[FeedForward, ...]:

@@ -152,6 +152,8 @@ def _norms(model: Model, *, stream_alone: bool) -> Iterator[tuple[int, str]]:
             names_of_layer.add(bound.latent_norm)
         if bound.values_norm is not None and not stream_alone:
             names_of_layer.add(bound.values_norm)
+        if bound.norms_values and not stream_alone:
+            names_of_layer.add(bound.name("attn.v_norm"))
         yield from ((bound.number, name) for name in sorted(names_of_layer) if name.startswith(bound.name("")))
 
 
@@ -208,7 +210,9 @@ class _Linearised:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)
             return
-        shown = f"{name}.hook_out" in self.model.hook_points  # a norm inside attention or a prediction head has no HookPoint
+        shown = (
+            f"{name}.hook_out" in self.model.hook_points
+        )  # a norm inside attention or a prediction head has no HookPoint
         at_end = partial(self.fittings.before, f"{name}.hook_out") if shown else partial(self.fittings.output_of, name)
         if not self.rules.norms:
             at_end(shift)
@@ -231,7 +235,7 @@ class _Linearised:
             self._mixer(layer)
         elif self.rules.attention:
             after(layer.name("attn.hook_q"), Tensor.detach)
-            after(layer.name("attn.hook_k"), Tensor.detach)
+            after(layer.key_name, Tensor.detach)
             if layer.gate_name is not None:
                 after(layer.gate_name, Tensor.detach)
         # HookedTransformer's HookPoint of the feed-forward's output is after the norm of its branch, if there is one.
@@ -272,7 +276,7 @@ class _Linearised:
         sites = {}
         if not layer.is_recurrent:
             sites = {"z": layer.values_name, "pattern": layer.name("attn.hook_pattern")}
-            sites |= dict.fromkeys(("value", "v"), layer.name("attn.hook_v"))
+            sites |= dict.fromkeys(("value", "v"), layer.value_name)
         if layer.gate_name is not None:
             sites["gate"] = layer.gate_name
         if not self.rules.attention and not layer.is_recurrent:
@@ -418,9 +422,9 @@ class _Linearised:
             if self.rules.feed_forward:
                 fittings.before("ln_final.hook_in", lambda y: self._of_head(y, read["pre"]) if read else None)
         elif hasattr(model.hooked, "prediction_head"):
-            dense = unwrapped(model.hooked.get_submodule("prediction_head")).dense
+            prediction: Any = unwrapped(model.hooked.get_submodule("prediction_head"))
             of_head = Place("bias", model.n_layers, "prediction_head.b")
-            fittings.output_of(f"{_PREDICTION}.dense", cache.biased(of_head, dense.bias))
+            fittings.output_of(f"{_PREDICTION}.dense", cache.biased(of_head, prediction.dense.bias))
             fittings.input_of(f"{_PREDICTION}.act", partial(read.__setitem__, "pre"))
             if self.rules.feed_forward:
                 fittings.output_of(f"{_PREDICTION}.act", lambda y: self._of_head(y, read["pre"]))
@@ -528,11 +532,12 @@ class _ExpertSum:
             chosen = weights[:, number].nonzero()[:, 0]
             if not len(chosen):
                 continue
-            gated = partial(self._gated, chosen)
-            pre, *linear = (gated(f"b_{matrix}", x[chosen] @ w + b, b) for matrix, w, b in expert.inputs)
+            gated, weight = partial(self._gated, chosen), weights[chosen, number, None]
+            before, after = (weight, 1) if expert.scaled_input else (1, weight)
+            pre, *linear = (gated(f"b_{matrix}", before * x[chosen] @ w + b, b) for matrix, w, b in expert.inputs)
             post = post_of(expert, pre, linear[0] if linear else None)
             written = gated("b_out", post @ expert.w_out + expert.b_out, expert.b_out)
-            total = total.index_add(0, chosen, weights[chosen, number, None] * written)
+            total = total.index_add(0, chosen, after * written)
         return total
 
     def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor) -> Float[Tensor, "row width"]:

@@ -287,7 +287,7 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
         if f"whole.{scope}" not in tensors:
             # a parallel block has no tensor x + attention
             assert operation == Add("Attn", INPUT), scope
-            whole[scope] = block.multiplier(operation) * whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
+            whole[scope] = block.factors(operation)[0] * whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
             continue
         tensor = tensors[f"whole.{scope}"]
         if layer.sites[f"whole.{scope}"].endswith(f".{BEFORE_GAIN}"):

@@ -72,6 +72,26 @@ _REASONS_OF_OPTIONS: tuple[tuple[Callable[[Any, Any, str], bool], str], ...] = (
         "this family is decomposed as causal.",
     ),
     (
+        lambda _, config, name: name.startswith("Gemma4") and _option(config, "use_bidirectional_attention") == "all",
+        '{architecture} with use_bidirectional_attention="all" is not supported: its tokens attend to later ones, but this family is '
+        "decomposed as causal.",
+    ),
+    (
+        lambda _, config, __: bool(_option(config, "num_kv_shared_layers")),
+        "{architecture} with num_kv_shared_layers > 0 is not supported: its last layers attend to keys and values of an earlier layer, "
+        "so that their contributions are those of another layer's input.",
+    ),
+    (
+        lambda _, config, __: bool(_option(config, "hidden_size_per_layer_input")),
+        "{architecture} with hidden_size_per_layer_input > 0 is not supported: after the feed-forward, a third branch multiplies each "
+        "layer's own embedding of the token, which is not a known block form.",
+    ),
+    (
+        lambda _, config, name: name.startswith("Gemma4") and bool(_option(config, "enable_moe_block")),
+        "{architecture} with enable_moe_block=True is not supported: a dense feed-forward and experts read the stream side by side, each "
+        "with norms of its own, which is not a known block form.",
+    ),
+    (
         lambda _, config, __: bool(_option(config, "new_decoder_architecture")),
         "Falcon with new_decoder_architecture=True (40B, 180B, Falcon-2) is not supported: TransformerLens splits its "
         "queries, keys and values wrongly, so its model is not Falcon. Falcon-7B and Falcon-RW are supported.",

@@ -175,8 +175,8 @@ def _identity(record: LayerRecord, step: Step) -> str:
         case Attend():
             return "sum over heads and keys of pattern x value W_O + b_O = attention output"
         case Add(left, right) as added:
-            factor = record.block.multiplier(added)
-            return f"{'' if factor == 1 else f'{factor:g} '}{left} + {right} = {step.scope}"
+            first, second = ("" if factor == 1 else f"{factor:g} " for factor in record.block.factors(added))
+            return f"{first}{left} + {second}{right} = {step.scope}"
         case Normalise(of, norm):
             return f"{norm}({of}) = {step.scope}"
         case Feed():

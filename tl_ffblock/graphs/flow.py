@@ -419,9 +419,11 @@ class LayerFlow:
             return self._written([drawn[scope]])
         (added,) = (step.operation for step in self._steps if step.scope == scope)
         assert isinstance(added, Add), "other steps have nodes"
-        factor = self.record.block.multiplier(added)
-        branch = {node: vector if factor == 1 else factor * vector for node, vector in self._terms(added.left, drawn).items()}
-        return branch | self._terms(added.right, drawn)
+        return {
+            node: vector if factor == 1 else factor * vector
+            for operand, factor in zip((added.left, added.right), self.record.block.factors(added), strict=True)
+            for node, vector in self._terms(operand, drawn).items()
+        }
 
     def _norm(self, step: Step, of: int) -> int:
         """Add the norm of a node's vector; returns that node if the model has no norm here."""
@@ -614,7 +616,7 @@ def neurons_at(record: LayerRecord, position: int, operand: str, eps: float) -> 
             keys.append(torch.zeros_like(ff.w_out))
             biases.append(torch.zeros_like(ff.b_in))
             continue
-        path = row.coefficients(ff, x)
+        path = row.coefficients(expert, ff, x)
         terms = [(weight * on[0], w, b) for on, (_, w, b) in zip(path.factors, ff.inputs, strict=True)]
         keys.append(reduce(add, [factor * w for factor, w, _ in terms]).T)
         at_zero = (weight * path.baseline).expand(len(ff.w_out))

@@ -72,10 +72,11 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> Toke
     """
     seen = _observed(model, input, metric)
     known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
-    values = torch.stack([records[layer].head_values for layer in run.layers]).cpu()
     slopes = slopes_at_values(known, seen.tokens, seen.read, seen.layer)
-    gated = torch.stack([records[layer].gated(slopes[layer].to(values)) for layer in run.layers]).cpu()
-    gradient = torch.einsum("lqhe,lkhe->lhqk", gated, values)
+    by_layer = [records[layer].gated(slopes[layer].to(records[layer].value)) for layer in run.layers]
+    values = (records[layer].head_values for layer in run.layers)  # whose width may differ by layer
+    pairs = zip(by_layer, values, strict=True)
+    gradient = torch.stack([torch.einsum("qhe,khe->hqk", by_z, value).cpu() for by_z, value in pairs])
     labels, causal = run.sequences[0].labels, known.family.causal
     return TokenMaps(
         values=gradient.tril() if causal else gradient,

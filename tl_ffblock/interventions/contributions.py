@@ -75,7 +75,7 @@ class EditPoint:
     def onto(self, vector: Float[Tensor, "*lead d_model"], block: Block) -> Float[Tensor, "*lead d_model"]:
         """Vector to add here so that the scope's tensor changes by `vector`: before a gain or multiplier, divided by it."""
         if self.added is not None:
-            vector = vector / block.multiplier(self.added)
+            vector = vector / block.factors(self.added)[0]
         return vector if self.norm is None else vector / block.norm(self.norm).gain
 
 

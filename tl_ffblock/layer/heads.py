@@ -243,9 +243,8 @@ class _ThroughFeedForward(LinearLayer):
 
     def jvp(self, operation: Operation, done: Mapping[str, Parts]) -> Parts:
         if isinstance(operation, Add) and (fed := self._fed & {operation.left, operation.right}):
-            branch = [self.multiplied(operation, done[operation.left])] if operation.left in fed else []
-            stream = [done[operation.right]] if operation.right in fed else []
-            return reduce(add, branch + stream)
+            factors = dict(zip((operation.left, operation.right), self.block.factors(operation), strict=True))
+            return reduce(add, [self.multiplied(done[name], factors[name]) for name in sorted(fed)])
         return super().jvp(operation, done)
 
 

@@ -1,11 +1,11 @@
 """One layer of one forward pass as a linear map: value, jvp, vjp and constant of every step.
 
 Attention pattern, norm scales, router weights and path coefficients are those of the forward pass. With these fixed, a layer is
-linear in its input vectors, up to constants. C is the centring, s the scale, m the multiplier of a branch (mostly 1); r, u B and A
+linear in its input vectors, up to constants. C is the centring, s the scale; m and n are the factors of a sum, mostly 1; r, u B and A
 are the path coefficients (activations.py):
 
     step       jvp of v                                     constant   vjp of a cotangent g
-    add        m v1 + v2                                               m g to the branch, g to the stream
+    add        m v1 + n v2                                             m g to the branch, n g to the stream
     normalise  gain * C v / s                               shift      C (g gain) / s
     feed       (r * v W_in) W_out                           biases     ((g W_out^T) r) W_in^T
       gated    (u B * v W_gate + A * v W_in) W_out          biases     ((g W_out^T) u B) W_gate^T + ((g W_out^T) A) W_in^T
@@ -311,16 +311,16 @@ class LinearLayer:
             case Attend():
                 return _written(record.z, attention.w_o) + attention.b_o
             case Add(left, right) as added:
-                return self.block.multiplier(added) * record.tensor(left) + record.tensor(right)
+                by_branch, by_stream = self.block.factors(added)
+                return by_branch * record.tensor(left) + by_stream * record.tensor(right)
             case Normalise(of, name):
                 return self.block.norm(name)(record.tensor(of))
             case Feed(of):
                 x, total = record.tensor(of), torch.zeros_like(record.tensor(of))
                 for _, ff, weight in record.feed_forwards():
-                    post = record.post if weight is None else ff.activation.output(*ff.pre_activations(x))
+                    post = record.post if weight is None else ff.weighed(x, weight)
                     assert post is not None, "neither activations nor a router"
-                    out = post @ ff.w_out + ff.b_out
-                    total += out if weight is None else weight[:, None] * out
+                    total += post @ ff.w_out + (ff.b_out if weight is None else weight[:, None] * ff.b_out)
                 return total
 
     def parts(self, asked: Sequence[str] | None = None) -> dict[str, Parts]:
@@ -350,16 +350,16 @@ class LinearLayer:
                 given = self._attention
                 return attend(self.record, value_bias=self.settings.value_bias) if given is None else given
             case Add(left, right) as added:
-                return self.multiplied(added, operand(left)) + operand(right)
+                by_branch, by_stream = self.block.factors(added)
+                return self.multiplied(operand(left), by_branch) + self.multiplied(operand(right), by_stream)
             case Normalise(of, name):
                 return normalise(operand(of), self.block.norm(name), self.record.scale(of, name))
             case Feed(of):
                 return self.feed_forward(operand(of), self.record.tensor(of))
 
-    def multiplied(self, added: Add, branch: Parts) -> Parts:
-        """Parts of a branch times its multiplier."""
-        factor = self.block.multiplier(added)
-        return branch if factor == 1 else branch.map(lambda vector: factor * vector)
+    def multiplied(self, parts: Parts, factor: float) -> Parts:
+        """Parts of a term of a sum times its factor."""
+        return parts if factor == 1 else parts.map(lambda vector: factor * vector)
 
     def settle(self, scope: str, parts: Parts) -> Parts:
         """Parts of a scope; if the block was edited, the effect of the edit becomes the remainder."""
@@ -391,16 +391,23 @@ class LinearLayer:
         pairs = zip(ff.inputs, self.record.pre_activations(ff, x), strict=False)
         players = [self.players(parts, w, b, real) for (_, w, b), real in pairs if real is not None]
         if self.settings.method == "captum":
-            integrated = captum_shares(ff.activation, players, self.settings.n_steps)
-            return integrated if self.record.post_factor is None else weigh(integrated, self.record.post_factor)
+            return self._by_captum(number, ff, players)
         path = self.path(number, ff, x)
         shared = reduce(add, [weigh(of, factor) for of, factor in zip(players, path.factors, strict=True)])
         return replace(shared, bias=shared.bias + path.baseline)
 
+    def _by_captum(self, number: int, ff: FeedForward, players: Sequence[Parts]) -> Parts:
+        factor, weight = self.record.post_factor, self.record.input_weight(number, ff)
+        if weight is not None:  # multiplied here, and later as a factor of the output
+            players = [weigh(of, weight) for of in players]
+            factor = 1 / torch.where(weight == 0, 1, weight)
+        integrated = captum_shares(ff.activation, players, self.settings.n_steps)
+        return integrated if factor is None else weigh(integrated, factor)
+
     def path(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
         """Path coefficients of Integrated Gradients at all queries, of the expert of a number."""
         if number not in self.paths:
-            self.paths[number] = self.record.coefficients(ff, x)
+            self.paths[number] = self.record.coefficients(number, ff, x)
         return self.paths[number]
 
     def players(
@@ -446,7 +453,8 @@ class LinearLayer:
             case Attend(of):
                 return [(of, self.vjp_attention(cotangent))]
             case Add(left, right) as added:
-                return [(left, self.block.multiplier(added) * cotangent), (right, cotangent)]
+                by_branch, by_stream = self.block.factors(added)
+                return [(left, by_branch * cotangent), (right, by_stream * cotangent)]
             case Normalise(of, name):
                 return [(of, LinearNorm.of(self.block.norm(name), self.record.tensor(of), frozen=True).vjp(cotangent))]
             case Feed(of):
@@ -466,11 +474,15 @@ class LinearLayer:
         w_v = self.block.attention.w_v
         by_value = einsum(self.record.pattern, self._by_head(cotangent), "head query key, query head e -> key head e")
         shared = by_value.reshape(len(by_value), len(w_v), -1, by_value.shape[-1]).sum(dim=2)
+        latent, norm, value_norm = self.block.attention.latent, self.block.attn_norm, self.block.attention.value_norm
+        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
+        if value_norm is not None:
+            values = einsum(x, w_v, "key d, kv_head d e -> key kv_head e")
+            linear = LinearNorm.of(value_norm, values.flatten(0, 1), frozen=True)
+            shared = linear.vjp(shared.flatten(0, 1)).view(shared.shape)
         by_input = einsum(shared, w_v, "key kv_head e, kv_head d e -> key d")
-        latent, norm = self.block.attention.latent, self.block.attn_norm
         if latent is None:
             return by_input
-        x = self.record.resid_pre if norm is None else norm(self.record.resid_pre)
         return LinearNorm.of(latent.norm, x @ latent.w_down, frozen=True).vjp(by_input) @ latent.w_down.T
 
     def vjp_feed_forward(

@@ -92,7 +92,7 @@ def coefficients_in(record: LayerRecord, expert: int) -> Float[Tensor, "query ne
     chosen = weight.nonzero()[:, 0]
     x = record.tensor(_operand(record))[chosen]
     own = x.new_zeros(len(weight), len(ff.w_out))
-    own[chosen] = ff.activation.output(*ff.pre_activations(x)) * weight[chosen, None]
+    own[chosen] = ff.weighed(x, weight[chosen])
     return own
 
 
@@ -116,7 +116,10 @@ def coefficient_rounding(record: LayerRecord, eps: float) -> Float[Tensor, "quer
         pre, linear = record.pre_activations(ff, x)
         bound = _GATE_ROUNDING * eps * (pre.abs() if linear is None else (pre * linear).abs())
         bound = bound if record.post_factor is None else bound * record.post_factor.abs()
-        bounds.append(bound if record.routing is None else bound * record.routing[:, expert, None])
+        if record.routing is not None:
+            weight = record.routing[:, expert, None]
+            bound = bound * (weight ** len(ff.inputs) if ff.scaled_input else weight)
+        bounds.append(bound)
     return torch.cat(bounds, dim=-1)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.layer.activations import Activation, PathCoefficients
 from tl_ffblock.layer.positions import whole_number
-from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order
+from tl_ffblock.layer.scopes import INPUT, Add, Branch, NormName, Order, output_step
 from tl_ffblock.signatures import real
 
 Method: TypeAlias = Literal["exact", "captum"]
@@ -178,6 +178,9 @@ class AttentionWeights:
     norm: Norm | None = None
     """Norm of the weighted values of all heads before W_O (BitNet), its gain [head * d_head]; its scale is a constant of the
     linearised layer, at each query."""
+    value_norm: Norm | None = None
+    """Norm of the values of each head, without a gain (Gemma-4); its scale is a constant of the linearised layer, at each source
+    token and key-value head. Values have no bias then."""
 
     @property
     def gain(self) -> Float[Tensor, "head d_head"]:
@@ -201,7 +204,8 @@ class AttentionWeights:
     def values(self, x: Float[Tensor, "key d"]) -> Float[Tensor, "key kv_head d_head"]:
         """Values `x W_V + b_V` of attention's input x, or of its latent vector."""
         x = x if self.latent is None else self.latent(x)
-        return einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
+        values = einsum(x, self.w_v, "key d, kv_head d d_head -> key kv_head d_head") + self.b_v
+        return values if self.value_norm is None else self.value_norm(values)
 
 
 @dataclass(frozen=True)
@@ -215,6 +219,8 @@ class FeedForward:
     activation: Activation
     w_gate: Float[Tensor, "d d_mlp"] | None = None
     b_gate: Float[Tensor, " d_mlp"] | None = None
+    scaled_input: bool = False
+    """Whether an expert's router weight multiplies its input instead of its output (Llama-4); such experts have no biases."""
 
     @property
     def inputs(self) -> tuple[tuple[InputMatrix, Float[Tensor, "d d_mlp"], Float[Tensor, " d_mlp"]], ...]:
@@ -226,6 +232,13 @@ class FeedForward:
         """Pre-activation (of the gate, if there is one) and linear branch, [query d_mlp]; None for the branch without a gate."""
         pre, *linear = (x @ w + b for _, w, b in self.inputs)
         return pre, linear[0] if linear else None
+
+    def weighed(self, x: Float[Tensor, "query d"], weight: Float[Tensor, " query"]) -> Float[Tensor, "query d_mlp"]:
+        """Activations of an expert with input x times its router weights, which multiply x itself if they scale its input."""
+        pre, linear = self.pre_activations(x)
+        if self.scaled_input:
+            return self.activation.output(weight[:, None] * pre, None if linear is None else weight[:, None] * linear)
+        return self.activation.output(pre, linear) * weight[:, None]
 
     def neurons(self, chosen: Int[Tensor, " neuron"]) -> "FeedForward":
         """The feed-forward restricted to some neurons, with the whole output bias."""
@@ -263,8 +276,9 @@ class Block:
     out_norm: Norm | None = None
     """post_ln: LayerNorm after the second residual. Other orders: the norm that reads the layer's output, which is the next
     layer's first norm or the final norm. norm_after: only the last layer has one."""
-    multipliers: Mapping[Branch, float] = field(default_factory=dict)
-    """Factors of the branches in their sums with the residual stream (Granite); 1 for those that are not named."""
+    multipliers: Mapping[Branch | Literal["layer"], float] = field(default_factory=dict)
+    """Factors of the branches in their sums with the residual stream (Granite), and of the layer's output (Gemma-4); 1 for those that
+    are not named."""
 
     @cached_property
     def value_constant(self) -> Float[Tensor, "head d_head"]:
@@ -275,9 +289,10 @@ class Block:
             constant = constant + einsum(norm.shift, attention.w_v, "d, kv_head d d_head -> kv_head d_head")
         return constant.repeat_interleave(attention.w_o.shape[0] // len(constant), dim=0)
 
-    def multiplier(self, operation: Add) -> float:
-        """Factor of a sum's left operand."""
-        return self.multipliers.get(operation.branch, 1.0)
+    def factors(self, operation: Add) -> tuple[float, float]:
+        """Factors of a sum's left and right operand."""
+        whole = self.multipliers.get("layer", 1.0) if operation == output_step(self.order).operation else 1.0
+        return whole * self.multipliers.get(operation.branch, 1.0), whole
 
     def norm(self, name: NormName) -> Norm:
         """One of the norms that the order has."""
@@ -447,9 +462,20 @@ class LayerRecord:
         """Pre-activations of a feed-forward with input x: captured, or recomputed from x for an expert."""
         return ff.pre_activations(x) if self.pre is None else (self.pre, self.pre_linear)
 
-    def coefficients(self, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
-        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries."""
-        found = ff.activation.coefficients(*self.pre_activations(ff, x))
+    def input_weight(self, number: int, ff: FeedForward) -> Float[Tensor, "query 1"] | None:
+        """Router weights of an expert if they multiply its input; else None."""
+        return self.routing[:, number, None] if ff.scaled_input and self.routing is not None else None
+
+    def coefficients(self, number: int, ff: FeedForward, x: Float[Tensor, "query d"]) -> PathCoefficients:
+        """Path coefficients of Integrated Gradients of a feed-forward with input x, at all queries.
+
+        A router weight that multiplies the input is a factor of every term of a pre-activation, as one that multiplies the output;
+        coefficients are those of the multiplied pre-activations.
+        """
+        (pre, linear), weight = self.pre_activations(ff, x), self.input_weight(number, ff)
+        if weight is not None:
+            pre, linear = weight * pre, None if linear is None else weight * linear
+        found = ff.activation.coefficients(pre, linear)
         return found if self.post_factor is None else found.times(self.post_factor)
 
     def feed_forwards(self) -> Iterator[tuple[int, FeedForward, Float[Tensor, " query"] | None]]:

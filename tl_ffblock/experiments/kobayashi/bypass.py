@@ -42,7 +42,8 @@ class Bypass(MomentsStudy):
             name: torch.stack([record.tensor(operand).double().norm(dim=-1) for record in observed.records], dim=1)
             for name, operand in operands.items()
         }
-        norms["branch"] *= torch.tensor([abs(record.block.multiplier(into)) for record in observed.records])
+        factors = norms["branch"].new_tensor([record.block.factors(into) for record in observed.records]).abs()
+        norms |= {"branch": norms["branch"] * factors[:, 0], "bypass": norms["bypass"] * factors[:, 1]}
         of_all = {name: values.cpu().numpy() for name, values in norms.items()}
         of_all["twice"] = of_all["bypass"] > 2 * of_all["branch"]
         return {

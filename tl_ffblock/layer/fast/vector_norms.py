@@ -128,7 +128,7 @@ class PairRows:
         self.experts: list[Expert] = []
         for number, ff, router in pairs.record.feed_forwards():
             if number not in paths:
-                paths[number] = pairs.record.coefficients(ff, x)
+                paths[number] = pairs.record.coefficients(number, ff, x)
             self.experts.append(self._expert(number, ff, router, product))
         n_branches = max(len(expert.branches) for expert in self.experts)
         d_mlp, d_model = max(expert.w_out.shape[0] for expert in self.experts), x.shape[1]
@@ -413,9 +413,14 @@ class NormsOfPairs:
                 bias = BiasFactors.of_attention(record, self.settings.value_bias)
                 return HeadSum(scale=torch.ones_like(record.tensor(INPUT)[:, :1]), bias=bias)
             case Add(left, right) as added:
-                branch, stream, factor = self._operand(left), self._operand(right), record.block.multiplier(added)
+                branch, stream = (
+                    of if factor == 1 else of.times(factor)
+                    for of, factor in zip(
+                        (self._operand(left), self._operand(right)), record.block.factors(added), strict=True
+                    )
+                )
                 assert isinstance(stream, HeadSum)  # only the left operand comes after the feed-forward
-                return (branch if factor == 1 else branch.times(factor)) + stream
+                return branch + stream
             case Normalise(of, name):
                 norm = record.block.norm(name)
                 return self._operand(of).normalised(name, norm, record.scale(of, name))

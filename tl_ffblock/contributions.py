@@ -151,7 +151,7 @@ def contribution_maps(
         CompletenessError: if contributions do not sum to the model's activation.
         OutOfMemoryError: if the call does not fit `max_memory`, before a forward pass.
     """
-    run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
+    run = open_run(model, input, layers=layers, queries=queries, unequal=True, reads_media=True, **options)
     n_scopes, n_heads = len(select_scopes(run.model.family.order, scopes)), len(heads_of_run(run, heads))
     asked = Asked("contribution_maps", n_scopes=n_scopes, channels=n_heads + 1 if n_heads else 0)
     run, _ = fitted(run, asked, options.get("max_memory"))
@@ -234,7 +234,7 @@ def decompose(
         InputError: for input or options that cannot be used, such as several layers.
         FFBlockError: all other errors of `contribution_maps`.
     """
-    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
+    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, reads_media=True, **options)
     run.settings.refuse_rounding("vectors")
     numbers, chosen = heads_of_run(run, heads), experts_of_run(run, experts)
 
@@ -343,7 +343,7 @@ def neurons(
         CompletenessError: if contributions do not sum to the model's activation, or shares of neurons to the norm.
     """
     whole_number(k, "k", at_least=1)
-    run = open_run(model, input, layers=[operator.index(layer)], **options)
+    run = open_run(model, input, layers=[operator.index(layer)], reads_media=True, **options)
     run.settings.refuse_rounding("neurons")
     feed_step(run.model.family.order)
     lengths = [len(sequence.tokens) for sequence in run.sequences]

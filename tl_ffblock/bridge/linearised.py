@@ -44,7 +44,7 @@ from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.bridge.readout import bias_of_unembedding
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
-from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
+from tl_ffblock.layer.linear import activated, added, carried, normed, scaled, shared
 from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.scopes import Normalise
 from tl_ffblock.signatures import strict
@@ -291,7 +291,22 @@ class _Linearised:
 
     def boundary(self, layer: int, name: str) -> None:
         measured, keep = self.cache.measured(Place("residual", layer, "")), self.cache.keep("residual", layer)
+        if self.cache.between and 0 < layer < self.model.n_layers:
+            self._between(self.model.layers[layer - 1], name)
         self.fittings.after(name, lambda x: keep(measured(x)))
+
+    def _between(self, layer: BoundLayer, name: str) -> None:
+        """A gate on what the model adds between a layer and the next: features of an image at its tokens (DeepStack, Meng et al. 2024)."""
+        left: dict[str, Tensor] = {}
+        place = Place("bias", layer.number, layer.name("deepstack"))
+
+        def enter(x: Tensor) -> Tensor | None:
+            features = x.detach() - left["output"]
+            gated = scaled(features, self.cache.gate(place, x))
+            return carried(x, x + (gated - features)) if bool(features.any()) else None
+
+        self.fittings.after(layer.output_name, lambda y: left.__setitem__("output", y.detach()))
+        self.fittings.before(name, enter)
 
     def _biases(self, layer: BoundLayer) -> None:
         """Gates on the biases of attention and of a dense feed-forward; those of norms are with their gradients."""

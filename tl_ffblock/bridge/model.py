@@ -68,6 +68,7 @@ class Memory:
     `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
     `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
     biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test.
+    `media`: names of the tensors of images and sounds with which its logits were compared with Hugging Face's.
     `products`: products of its heads' output matrices with the next matrices.
     """
 
@@ -83,6 +84,7 @@ class Memory:
     by_rows_differs: float | None = None
     biases: dict[Any, bool] = field(default_factory=dict)
     other_gradients: tuple[str, ...] | None = None
+    media: set[frozenset[str]] = field(default_factory=set)
     products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 

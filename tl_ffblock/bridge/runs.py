@@ -36,6 +36,7 @@ from tl_ffblock.bridge.inputs import (
 )
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import ExtraSite
+from tl_ffblock.bridge.media import media_labels, read_media, with_media
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
 from tl_ffblock.bridge.selfcheck import check_end, check_once, probe, refuse_at_once, refuse_nan
@@ -284,6 +285,7 @@ def open_run(
     extra: Iterable[ExtraSite] = (),
     keeps_logits: bool = False,
     unequal: bool = False,
+    reads_media: bool = False,
     **options: Unpack[MapOptions],
 ) -> Run:
     """Checked model and input, ready for forward passes.
@@ -297,6 +299,7 @@ def open_run(
         extra: Further tensors of the records: "query" and "key" vectors of attention.
         keeps_logits: Whether the model runs to its end, and `Run.logits` has its logits.
         unequal: Whether texts with nearly as many tokens may share a forward pass, as those with equally many do.
+        reads_media: Whether the call takes a processor's output with an image or sound.
         **options: See `MapOptions`.
 
     Raises:
@@ -311,13 +314,27 @@ def open_run(
     _refuse_other_kinds(known, fwd_hooks, cache)
     # With hooks, other callbacks or a cache, texts run one by one in their order.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
+    media = read_media(known, input)
+    if media and not reads_media:
+        raise InputError(
+            f"input has {', '.join(media)}: this call runs the prompt with other tokens or several times, and reads text alone. With an "
+            "image or sound use ffb.contribution_maps, attention_maps, decompose, attribute or logit_lens."
+        )
+    if media:
+        input = {name: input[name] for name in ("input_ids", "attention_mask") if name in input}
     input, *masks = read_input(known, input, options.get("attention_mask"), options.get("token_type_ids"))
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
         raise InputError("cache is of one forward pass, expected its token tensor and not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
+    if media:
+        known, batch = with_media(known, batches[0], media)
+        batches = [batch]
     run = run_of_batches(known, batches, queries, **options)
+    if media:
+        (one,) = run.sequences
+        run.sequences = (replace(one, labels=media_labels(known, batches[0], one.labels)),)
     texts: Any = [input] if isinstance(input, str) else input
     if not isinstance(texts, Tensor) and isinstance(texts[0], str):
         run.sequences = tuple(replace(each, given=text) for each, text in zip(run.sequences, texts, strict=True))

@@ -306,7 +306,8 @@ def _traced(
     by_rows: bool = False,
     last: int | None = None,
 ) -> Traced:
-    cache = GradientCache((batch.tokens.shape[0], batch.tokens.shape[1]), keeps, biases=model.memory.biases)
+    size = (batch.tokens.shape[0], batch.tokens.shape[1])
+    cache = GradientCache(size, keeps, between=bool(batch.media), biases=model.memory.biases)
     with ExitStack() as stack:
         fittings = stack.enter_context(linearised(model, rules, cache))
         stack.enter_context(shown(model, pattern="pattern" in keeps, by_rows=by_rows))

@@ -16,7 +16,7 @@ from tests import tiny
 
 IMAGE, VIDEO, START, END, SOUND = 60, 61, 62, 63, 59
 """Token ids: of a patch, of a patch of a video, before and after an image, of a piece of sound."""
-_TEXT: dict[str, Any] = dict(tiny.ALL_FAMILIES["llama_nobias"].config)
+_TEXT: dict[str, Any] = {**tiny.ALL_FAMILIES["llama_nobias"].config, "num_hidden_layers": 3, "max_position_embeddings": 96}
 _NO_IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _CLIP = dict(
     **dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, projection_dim=16),
@@ -33,7 +33,7 @@ _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, 
 _EXPERTS = dict(num_experts=4, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
 _HYBRID = dict(
     **dict(linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4),
-    layer_types=["linear_attention", "full_attention"],
+    layer_types=["linear_attention", "full_attention"], num_hidden_layers=2,
 )
 _QWEN3_5 = {
     **_TEXT,
@@ -166,17 +166,17 @@ _LIST = (
             {
                 "text_config": {**_TEXT},
                 "vq_config": dict(
-                    codebook_size=16, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1], num_res_blocks=1,
+                    codebook_size=16, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1, 1], num_res_blocks=1,
                     hidden_size=32, attn_resolutions=[],
                 ),
-                "vocabulary_map": {"<image>": IMAGE},
+                "vocabulary_map": {"<image>": IMAGE, "<|extra_200|>": 56, **{f"<|visual token {i:06}|>": 40 + i for i in range(16)}},
             }
         ),
     ),
     _al("Qwen2Audio", {"model_type": "qwen2", **_TEXT}, dict(num_mel_bins=8, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=24, d_model=16, max_source_positions=16), audio_token_index=SOUND),
     _al("AudioFlamingo3", {"model_type": "qwen2", **_TEXT}, _AUDIO, audio_token_id=SOUND),
-    _al("MusicFlamingo", {"model_type": "qwen2", **_TEXT}, _AUDIO, audio_token_id=SOUND, audio_bos_token_id=57, audio_eos_token_id=58),
-    _al("GlmAsr", {"model_type": "llama", **_TEXT}, {k: v for k, v in _AUDIO.items() if k != "max_source_positions"}, audio_token_id=SOUND),
+    _al("MusicFlamingo", {"model_type": "qwen2", **_TEXT}, {**_AUDIO, "model_type": "musicflamingo_encoder"}, audio_token_id=SOUND, audio_bos_token_id=57, audio_eos_token_id=58, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
+    _al("GlmAsr", {"model_type": "llama", **_TEXT}, {**{k: v for k, v in _AUDIO.items() if k != "max_source_positions"}, "intermediate_size": 64}, audio_token_id=SOUND),
     _vl("Gemma4", {**_SANDWICH}, None),
     _vl("Gemma3n", {**_SANDWICH}, {}),
 )
@@ -189,6 +189,8 @@ def hf_model(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **cha
     model_class = getattr(transformers, tower.architecture)
     config = model_class.config_class(**{k: v for k, v in {**tower.config, **changes}.items() if v is not None})
     config.architectures = [tower.architecture]
+    if hasattr(config.text_config, "num_experts_per_tok"):
+        config.num_experts_per_tok = config.text_config.num_experts_per_tok  # read by `tiny.built`
     return tiny.built(model_class, config, seed, dtype)
 
 
@@ -202,7 +204,7 @@ def bridge(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **chang
     return build_bridge_from_module(model, TOWERS[name].architecture, hf_config=model.config).eval()
 
 
-READS = ("Llava", "LlavaNext", "LlavaOnevision", "Mistral3", "Gemma3", "Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe", "Glm4v", "Idefics3", "Emu3", "Qwen2Audio", "AudioFlamingo3", "GlmAsr")
+READS = ("Llava", "LlavaNext", "LlavaOnevision", "Mistral3", "Gemma3", "Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe", "Glm4v", "Idefics3", "Emu3", "Qwen2Audio", "AudioFlamingo3", "MusicFlamingo", "GlmAsr", "Llama4", "MuseGlimmer", "Qwen3_5", "Qwen3_5Moe")
 
 
 def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
@@ -218,7 +220,7 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
     def typed(ids: Tensor, token: int) -> Tensor:
         return (ids == token).long()
 
-    if name in ("Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe", "Qwen3_5", "Glm4v"):
+    if name in ("Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe", "Qwen3_5", "Qwen3_5Moe", "Glm4v"):
         ids = prompt(START, *[IMAGE] * 6, END)
         return {
             "input_ids": ids,
@@ -227,8 +229,8 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
             "image_grid_thw": torch.tensor([[1, 4, 6]]),
             "mm_token_type_ids": typed(ids, IMAGE),
         }
-    if name in ("Qwen2Audio", "AudioFlamingo3", "GlmAsr"):
-        ids = prompt(*[SOUND] * {"Qwen2Audio": 4, "AudioFlamingo3": 4, "GlmAsr": 4}[name])
+    if name in ("Qwen2Audio", "AudioFlamingo3", "MusicFlamingo", "GlmAsr"):
+        ids = prompt(*[SOUND] * {"Qwen2Audio": 8, "AudioFlamingo3": 8, "MusicFlamingo": 8, "GlmAsr": 4}[name])
         mask = {"Qwen2Audio": "feature_attention_mask"}.get(name, "input_features_mask")
         return {"input_ids": ids, "input_features": noise(1, 8, 32), mask: torch.ones(1, 32, dtype=torch.long)}
     if name == "Mistral3":
@@ -245,7 +247,10 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
         ids = prompt(START, *[IMAGE] * 4, END)
         return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16), "token_type_ids": typed(ids, IMAGE)}
     if name == "Emu3":
-        ids = prompt(*[IMAGE] * 64)
+        ids = prompt(*[IMAGE] * 20)
         return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16), "image_sizes": torch.tensor([[16, 16]])}
-    ids = prompt(*[IMAGE] * 16)
+    if name == "MuseGlimmer":
+        ids = prompt(*[IMAGE] * 6)
+        return {"input_ids": ids, "pixel_values": noise(24, 3 * 2 * 16), "image_grid_thw": torch.tensor([[1, 4, 6]])}
+    ids = prompt(*[IMAGE] * (4 if name == "Llama4" else 16))
     return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16)}

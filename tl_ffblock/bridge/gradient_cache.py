@@ -51,7 +51,7 @@ class GradientCache:
     input and output of the unembedding. `compared` has, by module and call, `|L - y|` and `|y|` of every position, for the linearised
     output L of the tensor y. `norm_inputs` has inputs of norms by module, detached. `edited` has the places where user hooks changed a
     value. `embedded` has the token embeddings after user hooks. `unseen_positions`: position embeddings are added to those of
-    tokens without a HookPoint (XGLM). `between`: terms may be added between layers (features of an image, Qwen3-VL).
+    tokens without a HookPoint (XGLM).
     """
 
     size: tuple[int, int]
@@ -63,7 +63,6 @@ class GradientCache:
     edited: set[Place] = field(default_factory=set)
     embedded: Float[Tensor, "batch pos d_model"] | None = None
     unseen_positions: bool = False
-    between: bool = False
     biases: dict[Place, bool] = field(default_factory=dict)
     """Which biases are not zero, as far as known; cached from one forward pass to the next."""
     _new: dict[tuple[torch.dtype, torch.device], list[Tensor]] = field(default_factory=dict)

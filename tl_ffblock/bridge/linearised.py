@@ -37,7 +37,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, edited_names
 from tl_ffblock.bridge.gradient_cache import EMBEDDING, END, Fittings, GradientCache, Kind, Place
-from tl_ffblock.bridge.layers import BoundLayer, Branch, has_norm
+from tl_ffblock.bridge.layers import ADDED, BoundLayer, Branch, has_norm
 from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.offloaded import weights_on_device
@@ -291,21 +291,17 @@ class _Linearised:
 
     def boundary(self, layer: int, name: str) -> None:
         measured, keep = self.cache.measured(Place("residual", layer, "")), self.cache.keep("residual", layer)
-        if self.cache.between and 0 < layer < self.model.n_layers:
+        if layer - 1 in self.model.added:
             self._between(self.model.layers[layer - 1], name)
         self.fittings.after(name, lambda x: keep(measured(x)))
 
     def _between(self, layer: BoundLayer, name: str) -> None:
-        """A gate on what the model adds between a layer and the next: features of an image at its tokens (DeepStack, Meng et al. 2024)."""
-        left: dict[str, Tensor] = {}
-        place = Place("bias", layer.number, layer.name("deepstack"))
+        """A gate on the features of an image that the model adds between a layer and the next."""
+        place, features = Place("bias", layer.number, layer.name(ADDED)), self.model.added[layer.number]
 
-        def enter(x: Tensor) -> Tensor | None:
-            features = x.detach() - left["output"]
-            gated = scaled(features, self.cache.gate(place, x))
-            return carried(x, x + (gated - features)) if bool(features.any()) else None
+        def enter(x: Tensor) -> Tensor:
+            return carried(x, x + (scaled(features, self.cache.gate(place, x)) - features))
 
-        self.fittings.after(layer.output_name, lambda y: left.__setitem__("output", y.detach()))
         self.fittings.before(name, enter)
 
     def _biases(self, layer: BoundLayer) -> None:

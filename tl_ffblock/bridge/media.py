@@ -12,20 +12,21 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tl_ffblock.bridge.attention import shown
 from tl_ffblock.bridge.callbacks import LastCallback
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError, brief
 
 KINDS = ("image", "video", "audio")
 _FEATURES = re.compile("pixel_values|input_features|input_values|audio_values")
@@ -87,7 +88,9 @@ def with_media(model: Model, batch: Batch, media: Mapping[str, Tensor]) -> tuple
             "the output of processor.apply_chat_template."
         )
     try:
-        later = _attends_to_later(model, batch)
+        seen = _Seen.of(model, batch)
+    except FFBlockError:
+        raise
     except (ValueError, RuntimeError, IndexError) as error:
         raise InputError(
             f"{model.name} does not run with this image or sound: {str(error).rstrip('.')}. Expected the output of its own processor."
@@ -96,22 +99,49 @@ def with_media(model: Model, batch: Batch, media: Mapping[str, Tensor]) -> tuple
         inputs = {name: tensor.to(model.device) for name, tensor in media.items()}
         difference_from_hugging_face(model.hooked, model.name, batch.tokens.to(model.device), inputs)
         model.memory.media.add(frozenset(media))
-    return (replace(model, family=replace(model.family, causal=False)) if later else model), batch
+    family = replace(model.family, causal=model.family.causal and not seen.attends_to_later)
+    return replace(model, family=family, added=seen.added), batch
 
 
-@torch.no_grad()
-def _attends_to_later(model: Model, batch: Batch) -> bool:
-    """Whether a token attends to a later one in some layer of a forward pass without callbacks."""
-    found: list[Tensor] = []
+@dataclass
+class _Seen:
+    """What a forward pass with an image or sound shows, without callbacks of the user."""
 
-    def read(pattern: Tensor) -> None:
-        found.append(pattern.triu(1).any())
+    attends_to_later: bool = False
+    """Whether a token attends to a later one in some layer."""
+    added: dict[int, Float[Tensor, "batch pos d_model"]] = field(default_factory=dict)
+    """What the model adds after a layer, before the next."""
 
-    with model.hooks_disabled(), ExitStack() as stack:
-        for layer in model.layers if model.family.causal else ():
-            stack.callback(LastCallback(model.hook_point(layer.sites["pattern"]), read).remove)
-        forward(model, batch)
-    return any(map(bool, found))
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: Model, batch: Batch) -> "_Seen":
+        seen, left, embedded = cls(), dict[int, Tensor](), list[None]()
+
+        def attend(pattern: Tensor) -> None:
+            seen.attends_to_later |= bool(pattern.triu(1).any())
+
+        def enter(number: int, x: Tensor) -> None:
+            before = left.pop(number - 1, x)
+            if not torch.equal(before, x):
+                seen.added[number - 1] = x - before
+
+        with model.hooks_disabled(), shown(model, pattern=True), ExitStack() as stack:
+            stack.callback(model.hooked.embed.register_forward_pre_hook(lambda *_: embedded.append(None)).remove)
+            for layer in model.layers:
+                for name, read in (
+                    (layer.sites["pattern"], attend),
+                    (layer.sites["resid_pre"], partial(enter, layer.number)),
+                    (layer.output_name, partial(left.__setitem__, layer.number)),
+                ):
+                    stack.callback(LastCallback(model.hook_point(name), read).remove)
+            forward(model, batch)
+        if len(embedded) > 1:
+            raise UnsupportedModelError(
+                f"{model.name} reads an image as tokens of its vocabulary, which it embeds in a second call, so their HookPoints fire "
+                "twice. Replace the placeholders in input_ids by these tokens (Emu3: "
+                "model.original_model.model.get_image_tokens(pixel_values, image_sizes)), and pass the ids alone."
+            )
+        return seen
 
 
 def _placeholders(model: Model) -> dict[str, int]:

@@ -115,12 +115,14 @@ class Model:
     n_layers: int
     memory: Memory = field(repr=False, compare=False)
     """Cached facts about the model with these weights."""
+    added: Mapping[int, Float[Tensor, "batch pos d_model"]] = field(default_factory=dict, repr=False, compare=False)
+    """Features of the input's image that the model adds to the residual stream after a layer, by layer (DeepStack, Qwen3-VL)."""
 
     @cached_property
     def layers(self) -> tuple[BoundLayer, ...]:
         """Layers, each with the names of its HookPoints and norms, and its weights."""
         of_model = self.hooked, self.hook_points, self.api, self.family, self.name
-        return tuple(BoundLayer(*of_model, number) for number in range(self.n_layers))
+        return tuple(BoundLayer(*of_model, number, number in self.added) for number in range(self.n_layers))
 
     @property
     def fingerprint(self) -> str:

@@ -240,6 +240,7 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
     """Record of a layer from its sites; gains are applied to norm outputs that were read before them."""
     block, resid_pre = layer.read(spec.dtype), tensors["resid_pre"]
     batch, positions = resid_pre.shape[:2]
+    edited = edited or layer.adds_after
     every_row = torch.arange(positions, device=resid_pre.device).expand(batch, positions)
     queries = every_row if spec.rows is None else spec.rows.to(resid_pre.device)
     if edited and block.causal:

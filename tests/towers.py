@@ -254,3 +254,17 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
         return {"input_ids": ids, "pixel_values": noise(24, 3 * 2 * 16), "image_grid_thw": torch.tensor([[1, 4, 6]])}
     ids = prompt(*[IMAGE] * (4 if name == "Llama4" else 16))
     return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16)}
+
+
+REFUSED = ("Emu3", "Llama4", "MuseGlimmer", "Qwen3_5", "Qwen3_5Moe")
+
+
+def text(name: str) -> dict[str, Tensor]:
+    """A processor's output for a prompt of text."""
+    ids = torch.randint(5, 40, (1, 12), generator=torch.Generator().manual_seed(0))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def wide(given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same with floating-point tensors in float64."""
+    return {key: value.double() if value.is_floating_point() else value for key, value in given.items()}

@@ -178,6 +178,7 @@ _LIST = (
     _al("MusicFlamingo", {"model_type": "qwen2", **_TEXT}, {**_AUDIO, "model_type": "musicflamingo_encoder"}, audio_token_id=SOUND, audio_bos_token_id=57, audio_eos_token_id=58, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
     _al("GlmAsr", {"model_type": "llama", **_TEXT}, {**{k: v for k, v in _AUDIO.items() if k != "max_source_positions"}, "intermediate_size": 64}, audio_token_id=SOUND),
     _vl("Gemma4", {**_SANDWICH}, None),
+    _vl("Gemma4Unified", {**_SANDWICH}, None),
     _vl("Gemma3n", {**_SANDWICH}, {}),
 )
 TOWERS = {tower.architecture.removesuffix("ForConditionalGeneration"): tower for tower in _LIST}
@@ -194,12 +195,19 @@ def hf_model(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **cha
     return tiny.built(model_class, config, seed, dtype)
 
 
+def without_processors() -> None:
+    """Let TransformerLens bridge these models without torchvision, which only their processors need."""
+    from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
+
+    if hasattr(ArchitectureAdapter, "_check_required_libraries"):
+        ArchitectureAdapter._check_required_libraries = lambda _: None
+
+
 def bridge(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **changes: Any) -> Any:
     """A TransformerBridge over a fresh `hf_model`, without a processor."""
-    from transformer_lens.model_bridge.architecture_adapter import ArchitectureAdapter
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
-    ArchitectureAdapter._check_required_libraries = lambda self: None  # torchvision: only processors need it
+    without_processors()
     model = hf_model(name, dtype, seed, **changes)
     return build_bridge_from_module(model, TOWERS[name].architecture, hf_config=model.config).eval()
 

@@ -276,3 +276,15 @@ def text(name: str) -> dict[str, Tensor]:
 def wide(given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The same with floating-point tensors in float64."""
     return {key: value.double() if value.is_floating_point() else value for key, value in given.items()}
+
+
+def pixels(name: str, picture: Tensor) -> dict[str, Tensor]:
+    """A picture [height width rgb], with numbers from 0 to 1, as the image processor of an architecture gives it."""
+    if name not in ("Qwen2_5_VL", "Qwen3VL", "Glm4v"):
+        held = picture.permute(2, 0, 1)[None]
+        return {"pixel_values": held[None] if name == "Idefics3" else held}
+    kind = getattr(transformers, "Qwen2VLImageProcessorPil", None) or transformers.Qwen2VLImageProcessor
+    sizes = {"patch_size": 4, "merge_size": 2, "temporal_patch_size": 2}
+    processor = kind(**sizes, size={"shortest_edge": 16, "longest_edge": 1024})
+    read = processor(images=(255 * picture).to(torch.uint8).numpy(), return_tensors="pt")
+    return {"pixel_values": read["pixel_values"], "image_grid_thw": read["image_grid_thw"]}

@@ -1,16 +1,40 @@
 """Vision-language and audio-language models: decoders of text that read an image or sound as further tokens."""
 
+import re
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
+import transformers
 from torch import Tensor
+from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 import tl_ffblock as ffb
 from tests import oracle, towers
 
 EXACT = [name for name in towers.READS if name not in towers.REFUSED]
 WITHOUT_ORACLE = ("Glm4v",)
+TWINS = {"Llava": "Llama", "Mistral3": "Mistral", "Gemma3": "Gemma3", "Qwen2Audio": "Qwen2"}
+"""The decoder of text alone with the same layers."""
+CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
+    "maps": lambda model, x: ffb.contribution_maps(model, [x, x[:5]], heads=True)[1].to_dataframe(),
+    "padded": lambda model, x: ffb.contribution_maps(
+        model, torch.stack([x, x.roll(3)]), attention_mask=torch.stack([torch.ones(12), torch.arange(12) >= 3]).long()
+    )[1].to_dataframe(),
+    "attribute": lambda model, x: ffb.attribute(model, x, 11, of=("heads", "edges", "maps")).to_dataframe(),
+    "activation patching": lambda model, x: ffb.activation_patching(model, x, x.flip(0), 11, of="heads").to_dataframe(),
+    "attribution patching": lambda model, x: ffb.attribution_patching(
+        model, x, x.flip(0), 11, edges=True
+    ).edge_estimates.to_dataframe(),
+    "knockout": lambda model, x: ffb.attention_knockout(model, x, ffb.logit(11), keys=2).to_dataframe(),
+    "continuation": lambda model, x: ffb.attribute_continuation(model, x[:8], x[8:]).to_dataframe(),
+    "contributions": lambda model, x: ffb.contribution_sweep(
+        ffb.Contributions(model, x), ffb.logit(11), "Attn"
+    ).to_dataframe(),
+}
 
 
 @pytest.fixture(params=EXACT)
@@ -19,18 +43,18 @@ def reader(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("with_image", [False, True], ids=["text", "image"])
 @pytest.mark.parametrize("name", [name for name in EXACT if name not in WITHOUT_ORACLE])
-def test_maps_are_those_of_a_slow_computation(name: str, with_image: bool) -> None:
+def test_maps_are_those_of_a_slow_computation(name: str) -> None:
     """On Hugging Face's own modules: one vector per source token, image tokens included, with its patterns and norm scales."""
-    inputs = towers.inputs(name) if with_image else towers.text(name)
-    maps = ffb.contribution_maps(towers.bridge(name, torch.float64), inputs)[0]
-    media = {key: value for key, value in inputs.items() if key != "input_ids"}
-    expected = oracle.oracle_maps(towers.hf_model(name, torch.float64), inputs["input_ids"], **media)
-    for layer in maps.layers:
-        for scope in maps.scopes:
-            norms = expected[f"L{layer}.{scope}"][:, :-1]
-            assert (maps[scope, layer] - norms).abs().max() < 2e-6 * norms.max(), (layer, scope)
+    model, bridge = towers.hf_model(name, torch.float64), towers.bridge(name, torch.float64)
+    for inputs in (towers.inputs(name), *([] if name in TWINS else [towers.text(name)])):
+        maps = ffb.contribution_maps(bridge, inputs)[0]
+        media = {key: value for key, value in inputs.items() if key != "input_ids"}
+        expected = oracle.oracle_maps(model, inputs["input_ids"], **media)
+        for layer in maps.layers:
+            for scope in maps.scopes:
+                norms = expected[f"L{layer}.{scope}"][:, :-1]
+                assert (maps[scope, layer] - norms).abs().max() < 2e-6 * norms.max(), (layer, scope)
 
 
 def test_an_attribution_sums_to_the_logit_and_the_gradient_rule_is_autograds(reader: str) -> None:
@@ -78,3 +102,49 @@ def autograd(hf: Any, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[Ten
         layer.register_forward_pre_hook(enter)
         layer.register_forward_hook(lambda _, __, out: left.append(out if isinstance(out, Tensor) else out[0]))
     return entered, left, hf(**inputs).logits[0]
+
+
+@pytest.mark.parametrize("name", ["Llava", "Gemma3", "Idefics3", "Mistral3", "Qwen2_5_VL", "Qwen3VL", "Glm4v"])
+def test_labels_say_where_a_token_is_in_the_picture(name: str) -> None:
+    """Without attention in its encoder, a model reads each part of a picture into the one token whose label is that part."""
+    bridge = towers.bridge(name)
+    for parameter_name, parameter in bridge.original_model.named_parameters():
+        if re.search(r"(vision|visual).*(out_proj|o_proj|attn.*\.proj)\.", parameter_name):
+            torch.nn.init.zeros_(parameter)
+    width = 24 if name in ("Qwen2_5_VL", "Qwen3VL", "Glm4v") else 16
+    picture = torch.rand(16, width, 3, generator=torch.Generator().manual_seed(0))
+    before = embedded(bridge, towers.inputs(name) | towers.pixels(name, picture))
+    labels = ffb.attention_maps(bridge, towers.inputs(name) | towers.pixels(name, picture), layers=0)[0].tokens
+    parts = [match for match in map(re.compile(r"image (\d+),(\d+)").fullmatch, labels) if match]
+    rows, columns = (max(int(match[side]) for match in parts) + 1 for side in (1, 2))
+    assert len(parts) == rows * columns
+    high, wide = 16 // rows, width // columns
+    for row, column in product(range(rows), range(columns)):
+        other = picture.clone()
+        there = slice(row * high, (row + 1) * high), slice(column * wide, (column + 1) * wide)
+        other[there] = 1 - picture[there]
+        change = (embedded(bridge, towers.inputs(name) | towers.pixels(name, other)) - before).norm(dim=-1)
+        assert [labels[position] for position in (change > 1e-4).nonzero()[:, 0]] == [f"image {row},{column}"]
+
+
+def embedded(bridge: Any, inputs: dict[str, Tensor]) -> Tensor:
+    """Input of the first layer, [pos d_model]."""
+    found: list[Tensor] = []
+    ids, others = inputs["input_ids"], {key: value for key, value in inputs.items() if key != "input_ids"}
+    with torch.no_grad():
+        hooks = [("blocks.0.hook_resid_pre", lambda x, hook: found.append(x[0].clone()))]
+        bridge.run_with_hooks(ids, fwd_hooks=hooks, **others)
+    return found[0]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_on_text_a_tower_is_the_decoder_alone(name: str) -> None:
+    """Every number is that of the decoder with the same weights, without an encoder beside it."""
+    tower, tokens = towers.bridge(name), towers.text(name)["input_ids"][0]
+    own = towers.hf_model(name)
+    text = getattr(transformers, f"{TWINS[name]}ForCausalLM")._from_config(own.config.text_config, attn_implementation="eager")
+    text.model.load_state_dict(own.model.language_model.state_dict())
+    text.lm_head.load_state_dict(own.lm_head.state_dict())
+    twin = build_bridge_from_module(text.eval(), f"{TWINS[name]}ForCausalLM", hf_config=text.config).eval()
+    for call, made in CALLS.items():
+        pd.testing.assert_frame_equal(made(tower, tokens), made(twin, tokens), rtol=1e-4, atol=1e-5, obj=call)

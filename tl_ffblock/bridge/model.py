@@ -223,11 +223,20 @@ class Model:
             found += [(module, f"{layers}_" if layers else "") for layers, kind in of_layers if "dynamic" in str(kind)]
         return tuple(found)
 
-    def forget_lengths(self) -> None:
-        """Reset rotary frequencies that depend on earlier texts, before a forward pass.
+    @cached_property
+    def _with_offsets(self) -> tuple[Any, ...]:
+        """Modules that keep an offset of positions."""
+        wrapped = getattr(self.hooked, "original_model", self.hooked)
+        return tuple(module for module in wrapped.modules() if hasattr(module, "rope_deltas"))
 
-        With `dynamic` scaling, transformers 5.23 keeps those of the longest text until one is shorter than the model's context.
+    def forget_lengths(self) -> None:
+        """Reset rotary frequencies and positions that depend on earlier inputs, before a forward pass.
+
+        With `dynamic` scaling, transformers 5.23 keeps frequencies of the longest text until one is shorter than the model's context.
+        Qwen-VL and GLM-4V keep an image's offset of positions, and add it to those of the next input of embeddings.
         """
+        for module in self._with_offsets:
+            module.rope_deltas = None
         for module, prefix in self._dynamic_rotations:
             frequencies = getattr(module, f"{prefix}inv_freq")
             setattr(module, f"{prefix}inv_freq", getattr(module, f"{prefix}original_inv_freq").to(frequencies.device))

@@ -208,12 +208,16 @@ def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
     from tests import towers
 
     tower = architecture.removesuffix(_TOWER)
-    tokens = torch.randint(5, 40 if tower in towers.TOWERS else 64, (N_TOKENS,), generator=torch.Generator().manual_seed(0))
+    tokens = torch.randint(
+        5, 40 if tower in towers.TOWERS else 64, (N_TOKENS,), generator=torch.Generator().manual_seed(0)
+    )
     bridge, expected = _bridge_and_logits(architecture, dtype, changes, {"input_ids": tokens[None]})
     order, errors = _errors_of(architecture, bridge, {"input_ids": tokens[None]}, expected)
     row: Row = {"order": order, str(dtype).removeprefix("torch."): errors}
     if tower in towers.READS:
-        inputs = {key: held.to(dtype) if held.is_floating_point() else held for key, held in towers.inputs(tower).items()}
+        inputs = {
+            key: held.to(dtype) if held.is_floating_point() else held for key, held in towers.inputs(tower).items()
+        }
         bridge, expected = _bridge_and_logits(architecture, dtype, changes, inputs)
         try:
             row[str(dtype).removeprefix("torch.")] |= {"media": _errors_of(architecture, bridge, inputs, expected)[1]}

@@ -16,7 +16,11 @@ from tests import tiny
 
 IMAGE, VIDEO, START, END, SOUND = 60, 61, 62, 63, 59
 """Token ids: of a patch, of a patch of a video, before and after an image, of a piece of sound."""
-_TEXT: dict[str, Any] = {**tiny.ALL_FAMILIES["llama_nobias"].config, "num_hidden_layers": 3, "max_position_embeddings": 96}
+_TEXT: dict[str, Any] = {
+    **tiny.ALL_FAMILIES["llama_nobias"].config,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 96,
+}
 _NO_IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _CLIP = dict(
     **dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, projection_dim=16),
@@ -33,7 +37,8 @@ _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, 
 _EXPERTS = dict(num_experts=4, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=24)
 _HYBRID = dict(
     **dict(linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4),
-    layer_types=["linear_attention", "full_attention"], num_hidden_layers=2,
+    layer_types=["linear_attention", "full_attention"],
+    num_hidden_layers=2,
 )
 _QWEN3_5 = {
     **_TEXT,
@@ -42,11 +47,16 @@ _QWEN3_5 = {
     "rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rotary_factor": 0.5},
 }
 _AUDIO = dict(
-    num_mel_bins=8, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, max_source_positions=16
+    num_mel_bins=8,
+    hidden_size=16,
+    intermediate_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    max_source_positions=16,
 )
-_SANDWICH = {
-    name: value for name, value in tiny.ALL_FAMILIES["gemma3"].config.items() if name != "layer_types"
-} | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_SANDWICH = {name: value for name, value in tiny.ALL_FAMILIES["gemma3"].config.items() if name != "layer_types"} | {
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]
+}
 
 
 @dataclass(frozen=True)
@@ -71,9 +81,7 @@ def _al(name: str, text: Any, audio: Any, **entries: Any) -> Tower:
 _PINPOINTS = [[16, 16], [16, 32], [32, 16]]
 _LIST = (
     _vl("Llava", {"model_type": "llama", **_TEXT}, _CLIP, image_token_index=IMAGE, image_seq_length=16),
-    _vl(
-        "LlavaNext", {"model_type": "llama", **_TEXT}, _CLIP, image_token_index=IMAGE, image_grid_pinpoints=_PINPOINTS
-    ),
+    _vl("LlavaNext", {"model_type": "llama", **_TEXT}, _CLIP, image_token_index=IMAGE, image_grid_pinpoints=_PINPOINTS),
     _vl(
         "LlavaOnevision",
         {"model_type": "qwen2", **_TEXT},
@@ -139,7 +147,7 @@ _LIST = (
     _vl(
         "Llama4",
         {
-            **{k: v for k, v in _TEXT.items()},
+            **_TEXT,
             **dict(intermediate_size_mlp=48, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2),
             **dict(attention_chunk_size=4, head_dim=8),
         },
@@ -166,17 +174,52 @@ _LIST = (
             {
                 "text_config": {**_TEXT},
                 "vq_config": dict(
-                    codebook_size=16, embed_dim=4, latent_channels=4, base_channels=32, channel_multiplier=[1, 1, 1], num_res_blocks=1,
-                    hidden_size=32, attn_resolutions=[],
+                    codebook_size=16,
+                    embed_dim=4,
+                    latent_channels=4,
+                    base_channels=32,
+                    channel_multiplier=[1, 1, 1],
+                    num_res_blocks=1,
+                    hidden_size=32,
+                    attn_resolutions=[],
                 ),
-                "vocabulary_map": {"<image>": IMAGE, "<|extra_200|>": 56, **{f"<|visual token {i:06}|>": 40 + i for i in range(16)}},
+                "vocabulary_map": {
+                    "<image>": IMAGE,
+                    "<|extra_200|>": 56,
+                    **{f"<|visual token {i:06}|>": 40 + i for i in range(16)},
+                },
             }
         ),
     ),
-    _al("Qwen2Audio", {"model_type": "qwen2", **_TEXT}, dict(num_mel_bins=8, encoder_layers=2, encoder_attention_heads=2, encoder_ffn_dim=24, d_model=16, max_source_positions=16), audio_token_index=SOUND),
+    _al(
+        "Qwen2Audio",
+        {"model_type": "qwen2", **_TEXT},
+        dict(
+            num_mel_bins=8,
+            encoder_layers=2,
+            encoder_attention_heads=2,
+            encoder_ffn_dim=24,
+            d_model=16,
+            max_source_positions=16,
+        ),
+        audio_token_index=SOUND,
+    ),
     _al("AudioFlamingo3", {"model_type": "qwen2", **_TEXT}, _AUDIO, audio_token_id=SOUND),
-    _al("MusicFlamingo", {"model_type": "qwen2", **_TEXT}, {**_AUDIO, "model_type": "musicflamingo_encoder"}, audio_token_id=SOUND, audio_bos_token_id=57, audio_eos_token_id=58, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
-    _al("GlmAsr", {"model_type": "llama", **_TEXT}, {**{k: v for k, v in _AUDIO.items() if k != "max_source_positions"}, "intermediate_size": 64}, audio_token_id=SOUND),
+    _al(
+        "MusicFlamingo",
+        {"model_type": "qwen2", **_TEXT},
+        {**_AUDIO, "model_type": "musicflamingo_encoder"},
+        audio_token_id=SOUND,
+        audio_bos_token_id=57,
+        audio_eos_token_id=58,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
+    ),
+    _al(
+        "GlmAsr",
+        {"model_type": "llama", **_TEXT},
+        {**{k: v for k, v in _AUDIO.items() if k != "max_source_positions"}, "intermediate_size": 64},
+        audio_token_id=SOUND,
+    ),
     _vl("Gemma4", {**_SANDWICH}, None),
     _vl("Gemma4Unified", {**_SANDWICH}, None),
     _vl("Gemma3n", {**_SANDWICH}, {}),
@@ -212,7 +255,27 @@ def bridge(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **chang
     return build_bridge_from_module(model, TOWERS[name].architecture, hf_config=model.config).eval()
 
 
-READS = ("Llava", "LlavaNext", "LlavaOnevision", "Mistral3", "Gemma3", "Qwen2_5_VL", "Qwen3VL", "Qwen3VLMoe", "Glm4v", "Idefics3", "Emu3", "Qwen2Audio", "AudioFlamingo3", "MusicFlamingo", "GlmAsr", "Llama4", "MuseGlimmer", "Qwen3_5", "Qwen3_5Moe")
+READS = (
+    "Llava",
+    "LlavaNext",
+    "LlavaOnevision",
+    "Mistral3",
+    "Gemma3",
+    "Qwen2_5_VL",
+    "Qwen3VL",
+    "Qwen3VLMoe",
+    "Glm4v",
+    "Idefics3",
+    "Emu3",
+    "Qwen2Audio",
+    "AudioFlamingo3",
+    "MusicFlamingo",
+    "GlmAsr",
+    "Llama4",
+    "MuseGlimmer",
+    "Qwen3_5",
+    "Qwen3_5Moe",
+)
 
 
 def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
@@ -245,8 +308,8 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
         ids = prompt(IMAGE, IMAGE, 12, IMAGE, IMAGE, 13)
         return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16), "image_sizes": torch.tensor([[16, 16]])}
     if name in ("LlavaNext", "LlavaOnevision"):
-        # 16 tokens of the whole image, 2 x 1 tiles of 16 tokens with a newline after each of 8 rows... OneVision has one newline more
-        ids = prompt(*[IMAGE] * (16 + 8 * 5 + (0 if name == "LlavaNext" else 0)))
+        # The whole image, and both halves of it with a newline after each of 8 rows.
+        ids = prompt(*[IMAGE] * (16 + 8 * 5))
         return {"input_ids": ids, "pixel_values": noise(1, 3, 3, 16, 16), "image_sizes": torch.tensor([[32, 16]])}
     if name == "Idefics3":
         ids = prompt(*[IMAGE] * 4)

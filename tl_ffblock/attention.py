@@ -168,7 +168,9 @@ def attention_scores(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProcessedWeightsWarning)
-        run = open_run(model, input, layers=layers, queries=queries, extra=("query", "key"), reads_media=True, **options)
+        run = open_run(
+            model, input, layers=layers, queries=queries, extra=("query", "key"), reads_media=True, **options
+        )
     chosen = head_numbers(heads, run.model.n_heads)
     if not chosen:
         raise InputError("heads=False: expected head numbers, or True for all.")

@@ -153,7 +153,9 @@ def test_on_text_a_tower_is_the_decoder_alone(name: str) -> None:
     """Every number is that of the decoder with the same weights, without an encoder beside it."""
     tower, tokens = towers.bridge(name), towers.text(name)["input_ids"][0]
     own = towers.hf_model(name)
-    text = getattr(transformers, f"{TWINS[name]}ForCausalLM")._from_config(own.config.text_config, attn_implementation="eager")
+    text = getattr(transformers, f"{TWINS[name]}ForCausalLM")._from_config(
+        own.config.text_config, attn_implementation="eager"
+    )
     text.model.load_state_dict(own.model.language_model.state_dict())
     text.lm_head.load_state_dict(own.lm_head.state_dict())
     twin = build_bridge_from_module(text.eval(), f"{TWINS[name]}ForCausalLM", hf_config=text.config).eval()
@@ -213,7 +215,9 @@ def test_calls_that_read_text_alone_refuse_images_by_name() -> None:
         ffb.activation_patching(bridge, inputs, inputs, 11)
     with pytest.raises(InputError, match=r"input has pixel_values, but .* reads text"):
         ffb.attribute(tiny.bridge("llama"), inputs, 11)
-    ids = ffb.contribution_maps(tiny.bridge("llama"), {"input_ids": inputs["input_ids"], "mm_token_type_ids": inputs["input_ids"]})
+    ids = ffb.contribution_maps(
+        tiny.bridge("llama"), {"input_ids": inputs["input_ids"], "mm_token_type_ids": inputs["input_ids"]}
+    )
     assert len(ids) == 1  # of a text alone, as some processors give it
 
 

@@ -25,8 +25,8 @@ from tl_ffblock.bridge.gradient_cache import Kind
 from tl_ffblock.bridge.inputs import Batch, memory_given_back, prompt_of
 from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.linearised import RuleName, Rules
-from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.media import media_positions
+from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Ids, InputOptions, MaxMemory, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.traced import (
     Backward,
@@ -327,7 +327,9 @@ class Shares:
         residual = torch.stack([streams[layer] for layer in range(run.model.n_layers + 1)])
         if self.traced.cache.unseen_positions:
             sums["position"] = residual[0] - sums["token"] - sums["token type"]
-        replaced = self._cut(media_positions(run.model, self.traced.batch)).bool()  # by outputs of an encoder, after the gate
+        replaced = self._cut(
+            media_positions(run.model, self.traced.batch)
+        ).bool()  # after the gate, by an encoder's outputs
         sums["token"] = torch.where(replaced, residual[0] - sums["position"] - sums["token type"], sums["token"])
         biases = {place: self._cut(gate) for place, gate in self.back.gates.items() if place.kind == "bias"}
         edits = {place: float(self.back.gates[place][self.index].sum()) for place in self.traced.cache.edited}

@@ -126,7 +126,9 @@ def _row_of(
     number = layer_number(-1 if layer is None else layer, maps.layers)
     position = one_position(query, len(maps.tokens), "query")
     if position not in maps.queries:
-        raise InputError(f"query={query}: position {position} is not a row of these maps; they have {brief(maps.queries)}.")
+        raise InputError(
+            f"query={query}: position {position} is not a row of these maps; they have {brief(maps.queries)}."
+        )
     row = maps[chosen, number][maps.queries.index(position)]
     kind = maps.kind if isinstance(maps, TokenMaps) else "contributions"
     return row, f"{kind} to {maps.tokens[position]!r}@{position} ({chosen}, layer {number})"

@@ -35,19 +35,31 @@ _TEXT = {"input_ids", "attention_mask", "position_ids", "inputs_embeds", "labels
 """Arguments of a model's forward function that are not of an image or sound."""
 
 
-def read_media(model: Model, given: Any) -> dict[str, Tensor]:
-    """Tensors of an image or sound in a processor's output, as the model's forward function takes them; empty for text.
+def split_media(model: Model, given: Any, *, read: bool) -> tuple[Any, dict[str, Tensor]]:
+    """An input's text, and tensors of its image or sound, as the model's forward function takes them; none for text alone.
+
+    Args:
+        model: The model.
+        given: A processor's output with an image or sound, or any other input, which is returned unchanged.
+        read: Whether the call takes images and sounds.
 
     Raises:
-        InputError: for a model of text, tensors that the model does not take, and several or padded prompts.
+        InputError: for a call or a model of text, tensors that the model does not take, and several or padded prompts.
     """
     if not isinstance(given, Mapping) or not any(_FEATURES.match(str(name)) for name in given):
-        return {}
+        return given, {}
     shown = ", ".join(name for name in given if _FEATURES.match(name))
     wrapped = getattr(model.hooked, "original_model", None)
     taken = set(inspect.signature(wrapped.forward).parameters) - _TEXT if wrapped is not None else set()
     if not bool(getattr(model.hooked.cfg, "is_multimodal", False)) or not any(_FEATURES.match(name) for name in taken):
-        raise InputError(f"input has {shown}, but {model.name} ({model.family.name}) reads text: expected texts or token ids.")
+        raise InputError(
+            f"input has {shown}, but {model.name} ({model.family.name}) reads text: expected texts or token ids."
+        )
+    if not read:
+        raise InputError(
+            f"input has {shown}: this call runs the prompt with other tokens or several times, and reads text alone. With an image or "
+            "sound use ffb.contribution_maps, attention_maps, decompose, attribute or logit_lens."
+        )
     if unknown := [name for name in given if _FEATURES.match(name) and name not in taken]:
         raise InputError(
             f"input has {', '.join(unknown)}, which {model.name} does not take: expected the output of its own processor."
@@ -58,7 +70,7 @@ def read_media(model: Model, given: Any) -> dict[str, Tensor]:
             f"input has {shown}, and input_ids are {brief(ids)}: expected one prompt without padding, input_ids [1, pos]. Call the "
             'processor with one prompt and return_tensors="pt", and this function once per prompt.'
         )
-    return {name: _as_tensor(model, name, values) for name, values in given.items() if name in taken}
+    return ids, {name: _as_tensor(model, name, values) for name, values in given.items() if name in taken}
 
 
 def _as_tensor(model: Model, name: str, values: Any) -> Tensor:
@@ -144,9 +156,14 @@ class _Seen:
         return seen
 
 
+def _config(model: Model) -> Any:
+    """Configuration of the model that a bridge wraps."""
+    return getattr(getattr(model.hooked, "original_model", None), "config", None)
+
+
 def _placeholders(model: Model) -> dict[str, int]:
     """Ids of the tokens whose embeddings are replaced, by kind."""
-    config: Any = getattr(model.hooked, "original_model", model.hooked).config
+    config = _config(model)
     ids = {kind: getattr(config, f"{kind}_token_id", getattr(config, f"{kind}_token_index", None)) for kind in KINDS}
     return {kind: int(id) for kind, id in ids.items() if id is not None}
 
@@ -182,8 +199,8 @@ def _names(model: Model, batch: Batch, kind: str, where: Sequence[int]) -> Itera
 
 def _grids(model: Model, batch: Batch, kind: str, where: Sequence[int]) -> list[tuple[int, int, int]]:
     """Frames, rows and columns of each image's tokens; no rows, and the number of tokens as columns, if they are not known."""
-    config: Any = getattr(model.hooked, "original_model", model.hooked).config
-    vision, known = getattr(config, "vision_config", None), list[tuple[int, int, int]]()
+    config, known = _config(model), list[tuple[int, int, int]]()
+    vision: Any = getattr(config, "vision_config", None)
     if f"{kind}_grid_thw" in batch.media:  # Qwen-VL, GLM-4V
         merged = getattr(vision, "spatial_merge_size", getattr(vision, "merge_size", 1))
         known = [(t, h // merged, w // merged) for t, h, w in batch.media[f"{kind}_grid_thw"].tolist()]

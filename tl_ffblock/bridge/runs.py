@@ -36,7 +36,7 @@ from tl_ffblock.bridge.inputs import (
 )
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import ExtraSite
-from tl_ffblock.bridge.media import media_labels, read_media, with_media
+from tl_ffblock.bridge.media import media_labels, split_media, with_media
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
 from tl_ffblock.bridge.selfcheck import check_end, check_once, probe, refuse_at_once, refuse_nan
@@ -314,14 +314,7 @@ def open_run(
     _refuse_other_kinds(known, fwd_hooks, cache)
     # With hooks, other callbacks or a cache, texts run one by one in their order.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
-    media = read_media(known, input)
-    if media and not reads_media:
-        raise InputError(
-            f"input has {', '.join(media)}: this call runs the prompt with other tokens or several times, and reads text alone. With an "
-            "image or sound use ffb.contribution_maps, attention_maps, decompose, attribute or logit_lens."
-        )
-    if media:
-        input = {name: input[name] for name in ("input_ids", "attention_mask") if name in input}
+    input, media = split_media(known, input, read=reads_media)
     input, *masks = read_input(known, input, options.get("attention_mask"), options.get("token_type_ids"))
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:

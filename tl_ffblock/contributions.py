@@ -112,8 +112,9 @@ def contribution_maps(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, preferably without weight processing.
-        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences. Texts with
-            equally many tokens run together, in causal models also those with nearly as many. Results keep the order of the list.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences; for a
+            vision-language model a processor's output for one prompt, whose image tokens are source tokens. Texts with equally many
+            tokens run together, in causal models also those with nearly as many. Results keep the order of the list.
         layers: Layer numbers, negative ones from the end; None means all (with a `cache` of records: the cached ones).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Query positions to decompose, negative ones from the end of each sequence; None means all. The cost grows with

@@ -150,7 +150,8 @@ def attribute(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
+        prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences; for a
+            vision-language model a processor's output for one prompt. Attributions of image tokens are those of the encoder's outputs.
         target: The number to attribute. It can be `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the
             last position is read; any differentiable function of logits [batch pos d_vocab] to one number per prompt; or
             `ffb.direction(vector, layer=...)` in the residual stream. If it is not linear in the logits, `<logits, gradient>`

@@ -82,8 +82,7 @@ def image_map(
     Args:
         result: An attribution, or maps, of a prompt with an image.
         picture: The picture: a PIL image, numbers [height width] or [height width rgb], or `pixel_values` [rgb height width], which
-            are scaled to their range. It is drawn over the whole grid, so pass what is left after the processor has cropped it.
-            None means none.
+            are scaled to their range. It is drawn over the whole grid, so pass it as the processor has cropped it. None means none.
         query: Position of the row of maps, negative from the end.
         layer: Layer of maps, negative from the end; None means the last.
         channel: Scope or head of maps, such as "Atb"; None means the last.
@@ -110,7 +109,7 @@ def image_map(
         quantity=quantity,
         signed=signed,
         image=whole_number(image, "image"),
-        picture=_read_picture(picture),
+        picture=read_picture(picture),
         model=result.model,
     )
 
@@ -155,7 +154,7 @@ def _places(labels: Sequence[str], image: int) -> tuple[list[int], tuple[int, in
     return [cells[divmod(number, shape[1])] for number in range(shape[0] * shape[1])], shape
 
 
-def _read_picture(given: Any) -> UInt8[Tensor, "height width rgb"]:
+def read_picture(given: Any) -> UInt8[Tensor, "height width rgb"]:
     """A picture as numbers from 0 to 255.
 
     Raises:

@@ -83,8 +83,8 @@ def _as_tensor(model: Model, name: str, values: Any) -> Tensor:
     return held.to(model.parameter.dtype) if held.is_floating_point() else held
 
 
-def with_media(model: Model, batch: Batch, media: Mapping[str, Tensor]) -> tuple[Model, Batch]:
-    """The model as it attends in this input, and the batch with its image or sound.
+def with_media(model: Model, batches: list[Batch], media: Mapping[str, Tensor]) -> tuple[Model, list[Batch]]:
+    """The model as it attends in this input, and its batch with its image or sound; both unchanged without one.
 
     Image tokens of some models attend to later ones of their image (Gemma-3); then the model is not causal.
 
@@ -92,7 +92,9 @@ def with_media(model: Model, batch: Batch, media: Mapping[str, Tensor]) -> tuple
         InputError: if the text has no placeholders, or the model does not run with this input.
         UnsupportedModelError: if the bridge's logits are not those of the Hugging Face model that it wraps.
     """
-    batch = replace(batch, media=media)
+    if not media:
+        return model, batches
+    batch = replace(batches[0], media=media)
     if not bool(media_positions(model, batch).any()):
         known = ", ".join(f"{kind} token {id}" for kind, id in _placeholders(model).items()) or "none"
         raise InputError(
@@ -112,7 +114,7 @@ def with_media(model: Model, batch: Batch, media: Mapping[str, Tensor]) -> tuple
         difference_from_hugging_face(model.hooked, model.name, batch.tokens.to(model.device), inputs)
         model.memory.media.add(frozenset(media))
     family = replace(model.family, causal=model.family.causal and not seen.attends_to_later)
-    return replace(model, family=family, added=seen.added), batch
+    return replace(model, family=family, added=seen.added), [batch]
 
 
 @dataclass
@@ -174,11 +176,13 @@ def media_positions(model: Model, batch: Batch) -> Bool[Tensor, "batch pos"]:
     return torch.isin(batch.tokens, torch.tensor(ids, dtype=batch.tokens.dtype))
 
 
-def media_labels(model: Model, batch: Batch, labels: Sequence[str]) -> tuple[str, ...]:
+def with_media_labels(model: Model, batch: Batch, labels: tuple[str, ...]) -> tuple[str, ...]:
     """Labels of a sequence with those of its image tokens: "image 3,5" is row 3 and column 5 of the image's tokens, from 0.
 
     Tokens without a known grid have their number, "image 17". The second of several images is "image 2: 3,5".
     """
+    if not batch.media:
+        return labels
     named = list(labels)
     for kind, id in _placeholders(model).items():
         where: list[int] = (batch.tokens[0] == id).nonzero()[:, 0].tolist()

@@ -5,7 +5,8 @@
    by the versions of TransformerLens and transformers. `python -m docs.coverage NAME ...` prints the rows of some architectures.
 2. `python -m docs.blocks` renders these files.
 
-A row has one of five statuses, `STATUSES`. Options of published checkpoints that have a form of their own have further rows.
+A row has one of five statuses, `STATUSES`. Decoders that read images or sounds beside text (`tests/towers.py`) are measured on text and
+with one. Options of published checkpoints that have a form of their own have further rows.
 """
 
 import json
@@ -213,14 +214,15 @@ def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
     )
     bridge, expected = _bridge_and_logits(architecture, dtype, changes, {"input_ids": tokens[None]})
     order, errors = _errors_of(architecture, bridge, {"input_ids": tokens[None]}, expected)
-    row: Row = {"order": order, str(dtype).removeprefix("torch."): errors}
+    name = str(dtype).removeprefix("torch.")
+    row: Row = {"order": order, name: errors}
     if tower in towers.READS:
         inputs = {
             key: held.to(dtype) if held.is_floating_point() else held for key, held in towers.inputs(tower).items()
         }
         bridge, expected = _bridge_and_logits(architecture, dtype, changes, inputs)
         try:
-            row[str(dtype).removeprefix("torch.")] |= {"media": _errors_of(architecture, bridge, inputs, expected)[1]}
+            row[f"media {name}"] = _errors_of(architecture, bridge, inputs, expected)[1]
         except _NotExactError as found:
             row["media"] = found.args[1]
     return row
@@ -355,7 +357,21 @@ def rows_by_status() -> str:
             for name, option, row in found.get(status, [])
         ]  # fmt: skip
         parts.append(f"### {status[0].upper()}{status[1:]}\n\n{table(head, cells)}")
+        if exact:
+            parts.append(_with_media([(name, row) for name, _, row in found.get(status, [])]))
     return "\n\n".join(parts)
+
+
+def _with_media(exact: Iterable[tuple[str, Row]]) -> str:
+    """Table of the exact architectures that read an image or sound beside a text: errors with one, or the reason of a refusal."""
+    cells = []
+    for name, row in exact:
+        if "media" in row:
+            cells.append([f"`{name}`", f"refused: {_code(row['media'])}", *[""] * 3])
+        elif "media float32" in row:
+            held = {dtype: row.get(f"media {dtype}", "") for dtype in TOLERANCE}
+            cells.append([f"`{name}`", *_errors({**held, "order": ""})[1:]])
+    return f"### Exact, with an image or sound\n\n{table(['architecture', *_ERRORS], cells)}"
 
 
 _ERRORS = ("maps, float32", "maps, float64", "logit, float32", "logit, float64")

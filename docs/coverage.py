@@ -5,7 +5,8 @@
    by the versions of TransformerLens and transformers. `python -m docs.coverage NAME ...` prints the rows of some architectures.
 2. `python -m docs.blocks` renders these files.
 
-A row has one of five statuses, `STATUSES`. Options of published checkpoints that have a form of their own have further rows.
+A row has one of five statuses, `STATUSES`. Decoders that read images or sounds beside text (`tests/towers.py`) are measured on text and
+with one. Options of published checkpoints that have a form of their own have further rows.
 """
 
 import json
@@ -34,7 +35,7 @@ STATUSES = {
     "refused": "this package refuses the model, with a reason",
     "bridge wrong": "the bridge's logits are not Hugging Face's, or its forward pass fails",
     "cannot be built": "a tiny model of it cannot be made from the installed packages",
-    "not text in one stack": "it is an encoder-decoder, or reads images or sounds",
+    "not text in one stack": "it is an encoder-decoder, or an encoder of images or sounds",
 }
 
 # Sizes of the tiny configurations, by the name of the entry. Entries that a configuration does not have, or sets to None, are left.
@@ -110,6 +111,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "GraniteMoeHybridForCausalLM": {"position_embedding_type=None": {"position_embedding_type": None}},
 }
 _NATIVE = "TransformerLensNative"
+_TOWER = "ForConditionalGeneration"
 # Other names of classes of transformers.
 _CLASSES: Mapping[str, str] = {
     "Gemma1ForCausalLM": "GemmaForCausalLM",
@@ -144,9 +146,11 @@ def build(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Any:
     """The tiny Hugging Face model of an architecture with perturbed weights, in eval mode."""
     import transformers
 
-    from tests import tiny
+    from tests import tiny, towers
 
     known = _CLASSES.get(architecture, architecture)
+    if (tower := known.removesuffix(_TOWER)) in towers.TOWERS:
+        return towers.hf_model(tower, dtype, **changes)
     family = next((name for name, each in tiny.ALL_FAMILIES.items() if each.architecture == known), None)
     if family is not None:
         return tiny.hf_model(family, dtype=dtype, **changes)
@@ -179,6 +183,10 @@ def row_of(architecture: str, changes: Mapping[str, Any]) -> Row:
 def _refuse_other_kinds(architecture: str) -> None:
     import transformers
 
+    from tests import towers
+
+    if architecture.removesuffix(_TOWER) in towers.TOWERS and hasattr(transformers, architecture):
+        return  # a decoder of text, with an encoder of images or sounds beside it
     model_class = getattr(transformers, _CLASSES.get(architecture, architecture), None)
     if model_class is None and architecture != _NATIVE:
         raise _NotExactError("cannot be built", "transformers has no such class; its code comes with a checkpoint")
@@ -187,7 +195,7 @@ def _refuse_other_kinds(architecture: str) -> None:
         raise _NotExactError("not text in one stack", "an encoder-decoder")
     inputs = [name for name in ("vision", "audio", "vq") if hasattr(config, f"{name}_config")]
     if inputs or getattr(model_class, "main_input_name", "input_ids") != "input_ids":
-        raise _NotExactError("not text in one stack", "it reads images or sounds")
+        raise _NotExactError("not text in one stack", "an encoder of images or sounds")
 
 
 def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
@@ -198,44 +206,67 @@ def _measured(architecture: str, dtype: Any, changes: Mapping[str, Any]) -> Row:
     """
     import torch
 
+    from tests import towers
+
+    tower = architecture.removesuffix(_TOWER)
+    tokens = torch.randint(
+        5, 40 if tower in towers.TOWERS else 64, (N_TOKENS,), generator=torch.Generator().manual_seed(0)
+    )
+    bridge, expected = _bridge_and_logits(architecture, dtype, changes, {"input_ids": tokens[None]})
+    order, errors = _errors_of(architecture, bridge, {"input_ids": tokens[None]}, expected)
+    name = str(dtype).removeprefix("torch.")
+    row: Row = {"order": order, name: errors}
+    if tower in towers.READS:
+        inputs = {
+            key: held.to(dtype) if held.is_floating_point() else held for key, held in towers.inputs(tower).items()
+        }
+        bridge, expected = _bridge_and_logits(architecture, dtype, changes, inputs)
+        try:
+            row[f"media {name}"] = _errors_of(architecture, bridge, inputs, expected)[1]
+        except _NotExactError as found:
+            row["media"] = found.args[1]
+    return row
+
+
+def _errors_of(architecture: str, bridge: Any, inputs: Any, expected: Any) -> tuple[str, dict[str, float]]:
+    """Order of the blocks, and errors of maps and of an attribution of one prompt."""
     import tl_ffblock as ffb
 
-    tokens = torch.randint(5, 64, (N_TOKENS,), generator=torch.Generator().manual_seed(0))
-    bridge, expected = _bridge_and_logits(architecture, dtype, changes, tokens)
     try:
-        maps = ffb.contribution_maps(bridge, tokens)
+        (maps,) = ffb.contribution_maps(bridge, inputs)
         target = int(expected[-1].argmax())
-        attribution = ffb.attribute(bridge, tokens, target, of=(), progress=False)
+        (attribution,) = ffb.attribute(bridge, inputs, target, of=(), progress=False)
     except ffb.FFBlockError as error:
         raise _NotExactError("refused", _sentence(error, architecture)) from error
     total = float(attribution.token_attributions.sum()) + sum(map(float, attribution.biases.values()))
-    errors = {
+    return maps.order, {
         "maps": max(float(maps.completeness[scope].max()) for scope in maps.scopes),
         "logit": abs(total - float(expected[-1, target])) / float(expected.abs().max()),
     }
-    return {"order": maps.order, str(dtype).removeprefix("torch."): errors}
 
 
-def _bridge_and_logits(architecture: str, dtype: Any, changes: Mapping[str, Any], tokens: Any) -> tuple[Any, Any]:
+def _bridge_and_logits(architecture: str, dtype: Any, changes: Mapping[str, Any], inputs: Any) -> tuple[Any, Any]:
     import torch
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
-    from tests import tiny
+    from tests import tiny, towers
 
     if architecture == _NATIVE:
         model = tiny.toy("attn_only", "bridge", attn_only=False).to(dtype)
         with torch.no_grad():
-            return model, model(tokens[None])[0]
+            return model, model(inputs["input_ids"])[0]
     try:
         model, reference = (build(architecture, dtype, changes) for _ in range(2))
         with torch.no_grad():
-            expected = reference(tokens[None]).logits[0]
+            expected = reference(**inputs).logits[0]
     except Exception as error:
         raise _NotExactError("cannot be built", _sentence(error, architecture)) from error
     try:
+        towers.without_processors()
         bridge = build_bridge_from_module(model, architecture, hf_config=model.config).eval()
+        ids, others = inputs["input_ids"], {name: held for name, held in inputs.items() if name != "input_ids"}
         with torch.no_grad():
-            logits = bridge(tokens[None])[0]
+            logits = bridge(ids, **others)[0]
     except Exception as error:
         raise _NotExactError("bridge wrong", f"{type(error).__name__}: {_sentence(error, architecture)}") from error
     size = (expected - expected.mean(dim=-1, keepdim=True)).norm()
@@ -326,7 +357,21 @@ def rows_by_status() -> str:
             for name, option, row in found.get(status, [])
         ]  # fmt: skip
         parts.append(f"### {status[0].upper()}{status[1:]}\n\n{table(head, cells)}")
+        if exact:
+            parts.append(_with_media([(name, row) for name, _, row in found.get(status, [])]))
     return "\n\n".join(parts)
+
+
+def _with_media(exact: Iterable[tuple[str, Row]]) -> str:
+    """Table of the exact architectures that read an image or sound beside a text: errors with one, or the reason of a refusal."""
+    cells = []
+    for name, row in exact:
+        if "media" in row:
+            cells.append([f"`{name}`", f"refused: {_code(row['media'])}", *[""] * 3])
+        elif "media float32" in row:
+            held = {dtype: row.get(f"media {dtype}", "") for dtype in TOLERANCE}
+            cells.append([f"`{name}`", *_errors({**held, "order": ""})[1:]])
+    return f"### Exact, with an image or sound\n\n{table(['architecture', *_ERRORS], cells)}"
 
 
 _ERRORS = ("maps, float32", "maps, float64", "logit, float32", "logit, float64")

@@ -34,7 +34,9 @@ COMPLETENESS = 1e-9  # float64 norms: rounding, worst seen 5e-15
 COMPLETENESS_FLOAT32 = 1e-5  # float32 inside the norms
 
 
-def oracle_maps(hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias") -> dict[str, Tensor]:
+def oracle_maps(
+    hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = "bias", **media: Tensor
+) -> dict[str, Tensor]:
     """Norms of the parts at every scope: "L{layer}.{scope}" -> float64 [query, key], the bias part in the last column.
 
     Args:
@@ -42,12 +44,13 @@ def oracle_maps(hf_model: nn.Module, input_ids: Tensor, value_bias: ValueBias = 
         input_ids: Token ids, [pos] or [1, pos].
         value_bias: Whether the value bias, and in Pre-LN models the beta of the norm before the attention, belong to
             the bias part or to the token.
+        **media: Further arguments of the model, such as `pixel_values`; its layers of text are decomposed.
 
     Raises:
         AssertionError: if the parts at some scope do not sum to the model's own tensor.
         NotImplementedError: for a model type or variant without an entry here.
     """
-    steps = _decompose(_Run(hf_model, input_ids), value_bias)
+    steps = _decompose(_Run(hf_model, input_ids, media), value_bias)
     return {key: parts.norm(dim=-1) for key, parts in steps}
 
 
@@ -242,6 +245,7 @@ class Layer:
     mid: Tensor | None = None  # input of the FF where no norm precedes it
     multiplier: float = 1.0  # of both branches, where they are added
     scalar: float = 1.0  # of the layer's output
+    adds: bool = False  # whether the model adds features of an image after some layers (Qwen3-VL)
 
     def feed(self, parts: Tensor) -> Tensor:
         """Parts of the FF output."""
@@ -330,8 +334,9 @@ def _layer_output(scope: str, parts: Tensor, layer: Layer) -> Walk:
     """The layer's output, and the same after the norm that reads it."""
     yield scope, parts, layer.y
     norm, before, after = layer.norms["next"]
-    assert torch.equal(before, layer.y)
-    yield scope + "Ln", norm.split(parts, before), after
+    added = before - layer.y  # features of an image, a term that is no token's
+    assert layer.adds or not added.any()
+    yield scope + "Ln", norm.split(parts, before), after - norm.linear(added, before)
 
 
 _WALKS: dict[Order, Callable[[Layer, ValueBias], Walk]] = {
@@ -470,6 +475,7 @@ _PATHS: dict[str, Paths] = {
         act="mlp.act",
         ff_out="mlp.Wo",
     ),
+    **dict.fromkeys(("qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"), _LLAMA),
     **dict.fromkeys(("gemma2", "gemma3_text", "gemma4_text"), _GEMMA2),
     "olmo2": _OLMO2,
     "gpt_neox": Paths("parallel", **_GPT_NEOX),
@@ -528,18 +534,21 @@ def _at(root: nn.Module, path: str) -> nn.Module:
 class _Run:
     """A forward pass of a float64 copy, with everything the modules said."""
 
-    def __init__(self, hf_model: nn.Module, input_ids: Tensor) -> None:
+    def __init__(self, hf_model: nn.Module, input_ids: Tensor, media: Mapping[str, Tensor]) -> None:
         base = hf_model.base_model  # of Llama-4 it is the whole, for it is made as a part of a model of images
         base = base.model if base is hf_model and hasattr(base, "lm_head") else base
-        self.model = copy.deepcopy(base).to("cpu", torch.float64).eval().requires_grad_(False)
-        self.model.set_attn_implementation("eager")
+        whole = copy.deepcopy(base).to("cpu", torch.float64).eval().requires_grad_(False)
+        whole.set_attn_implementation("eager")
+        self.model = getattr(whole, "language_model", getattr(whole, "text_model", whole))
+        self.adds = any("deepstack" in name for name, _ in whole.named_modules()) and bool(media)
         self.config = self.model.config
         self.paths = _find_paths(self.config)
         self.layers = list(_at(self.model, self.paths.layers))
         self.said: dict[nn.Module, tuple[Tensor, list[Any]]] = {}
         for module in self.model.modules():
             module.register_forward_hook(self._listen, with_kwargs=True)
-        answer = self.model(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False)
+        wide = {name: value.double() if value.is_floating_point() else value for name, value in media.items()}
+        answer = whole(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False, **wide)
         self.attentions = answer.attentions
 
     def _listen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -578,6 +587,7 @@ class _Run:
             mid=self.heard(block.mlp) if paths.order == "norm_after" else None,
             multiplier=getattr(self.config, "residual_multiplier", 1.0),
             scalar=float(getattr(block, "layer_scalar", 1.0)),
+            adds=self.adds,
         )
 
     def _norm(self, module: nn.Module) -> tuple[Norm, Tensor, Tensor]:

@@ -393,7 +393,7 @@ def save_local(
     Returns:
         The folder, as a Path.
     """
-    tokenizer = _word_tokenizer(texts_vocab or _TEXTS, masked=FAMILIES[family].model_class.endswith("MaskedLM"))
+    tokenizer = word_tokenizer(texts_vocab or _TEXTS, masked=FAMILIES[family].model_class.endswith("MaskedLM"))
     hf_model(family, seed, vocab_size=max(VOCAB, len(tokenizer)), **config_overrides).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
@@ -472,7 +472,7 @@ _TEXTS = (
 )
 
 
-def _word_tokenizer(texts: Sequence[str], masked: bool) -> transformers.PreTrainedTokenizerBase:
+def word_tokenizer(texts: Sequence[str], masked: bool) -> transformers.PreTrainedTokenizerBase:
     """One token per word; ids 0 to 4 are padding, start, end, unknown and mask, as in the configs."""
     brackets = "[PAD] [CLS] [SEP] [UNK] [MASK]" if masked else "<pad> <bos> <eos> <unk> <mask>"
     splitter = pre_tokenizers.Whitespace()

@@ -150,7 +150,7 @@ def alti(
         InputError: for input or options that cannot be used, or a row of zeros.
         FFBlockError: all other errors of `decompose`.
     """
-    return _aggregated(open_run(model, input, **options), _interactions, "ALTI", by_layer)
+    return _aggregated(open_run(model, input, reads_media=True, **options), _interactions, "ALTI", by_layer)
 
 
 @overload
@@ -187,7 +187,7 @@ def globenc(
         UnsupportedModelError: for a model that is not Post-LN, for which GlobEnc is not defined.
         FFBlockError: all other errors of `decompose`.
     """
-    run = open_run(model, input, **options)
+    run = open_run(model, input, reads_media=True, **options)
     if run.model.family.order != "post_ln":
         raise UnsupportedModelError(
             f"{run.model.name} is a {run.model.family.order} model: GlobEnc is defined for Post-LN encoders. Use "

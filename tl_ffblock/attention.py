@@ -92,7 +92,7 @@ def attention_maps(
     with warnings.catch_warnings():
         if kind == "pattern":  # Folded norms and centred weights do not change patterns.
             warnings.simplefilter("ignore", ProcessedWeightsWarning)
-        run = open_run(model, input, layers=layers, queries=queries, **options)
+        run = open_run(model, input, layers=layers, queries=queries, reads_media=True, **options)
 
     def measure(record: LayerRecord, number: int) -> Float[Tensor, "head query key"]:
         maps = record.pattern if kind == "pattern" else value_weighted(record)
@@ -168,7 +168,9 @@ def attention_scores(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ProcessedWeightsWarning)
-        run = open_run(model, input, layers=layers, queries=queries, extra=("query", "key"), **options)
+        run = open_run(
+            model, input, layers=layers, queries=queries, extra=("query", "key"), reads_media=True, **options
+        )
     chosen = head_numbers(heads, run.model.n_heads)
     if not chosen:
         raise InputError("heads=False: expected head numbers, or True for all.")

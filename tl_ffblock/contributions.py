@@ -112,8 +112,9 @@ def contribution_maps(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode, preferably without weight processing.
-        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences. Texts with
-            equally many tokens run together, in causal models also those with nearly as many. Results keep the order of the list.
+        input: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences; for a
+            vision-language model a processor's output for one prompt, whose image tokens are source tokens. Texts with equally many
+            tokens run together, in causal models also those with nearly as many. Results keep the order of the list.
         layers: Layer numbers, negative ones from the end; None means all (with a `cache` of records: the cached ones).
         scopes: Names as in `tl_ffblock.layer.scopes`; None means all of the model's order.
         queries: Query positions to decompose, negative ones from the end of each sequence; None means all. The cost grows with
@@ -151,7 +152,7 @@ def contribution_maps(
         CompletenessError: if contributions do not sum to the model's activation.
         OutOfMemoryError: if the call does not fit `max_memory`, before a forward pass.
     """
-    run = open_run(model, input, layers=layers, queries=queries, unequal=True, **options)
+    run = open_run(model, input, layers=layers, queries=queries, unequal=True, reads_media=True, **options)
     n_scopes, n_heads = len(select_scopes(run.model.family.order, scopes)), len(heads_of_run(run, heads))
     asked = Asked("contribution_maps", n_scopes=n_scopes, channels=n_heads + 1 if n_heads else 0)
     run, _ = fitted(run, asked, options.get("max_memory"))
@@ -234,7 +235,7 @@ def decompose(
         InputError: for input or options that cannot be used, such as several layers.
         FFBlockError: all other errors of `contribution_maps`.
     """
-    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, **options)
+    run = open_run(model, input, layers=[operator.index(layer)], queries=queries, reads_media=True, **options)
     run.settings.refuse_rounding("vectors")
     numbers, chosen = heads_of_run(run, heads), experts_of_run(run, experts)
 
@@ -343,7 +344,7 @@ def neurons(
         CompletenessError: if contributions do not sum to the model's activation, or shares of neurons to the norm.
     """
     whole_number(k, "k", at_least=1)
-    run = open_run(model, input, layers=[operator.index(layer)], **options)
+    run = open_run(model, input, layers=[operator.index(layer)], reads_media=True, **options)
     run.settings.refuse_rounding("neurons")
     feed_step(run.model.family.order)
     lengths = [len(sequence.tokens) for sequence in run.sequences]

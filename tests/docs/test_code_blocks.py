@@ -13,7 +13,7 @@ from torch import Tensor
 
 import tests.tiny
 import tl_ffblock as ffb
-from tests import tiny
+from tests import tiny, towers
 from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.loading import SHIPPED
@@ -259,7 +259,7 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
 }
 # fmt: on
 """What holds after the blocks of a page have run, of its names and of the folder that it wrote to."""
-ALSO = {"models.md", "experiments.md", "how_to/extend.md", "how_to/machines.md"}
+ALSO = {"models.md", "experiments.md", "how_to/extend.md", "how_to/machines.md", "how_to/images.md"}
 """Pages that have tests of their own below."""
 
 
@@ -281,6 +281,21 @@ def test_a_page_does_what_it_says(
     assert all(bool(each) for each in HOLDS[page](names, tmp_path))
     if page == "how_to/refused.md":
         assert holds(DOCS / page, f"```text\n{capsys.readouterr().out}```")
+
+
+def test_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page on images, with a tiny random Gemma-3 and an input made by hand."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.chdir(tmp_path)
+    model, inputs = towers.bridge("Gemma3"), towers.inputs("Gemma3")
+    model.tokenizer = tiny.word_tokenizer(["a cat or a dog"], masked=False)
+    given = {"model": model, "processor": lambda **_: inputs, "picture": torch.rand(16, 16, 3), "question": ""}
+    names = run("how_to/images.md", given)
+    assert not names["maps"].causal
+    assert names["maps"].tokens[4:8] == ("image 0,0", "image 0,1", "image 1,0", "image 1,1")
+    assert close(names["result"].total(), names["result"].value, atol=1e-4)
+    assert close(names["row"].values, names["maps"]["AtbLnFf", 0][-1, 4:8].reshape(2, 2))
+    assert {path.name for path in tmp_path.iterdir()} == {"cat.png", "cat.html"}
 
 
 def test_a_thousand_prompts(small_models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 
 import tl_ffblock as ffb
 from docs.result_classes import classes
-from tests import tiny
+from tests import tiny, towers
 from tests.cases import model_of
 from tests.integration.test_public_laws import RUNS, corpus
 from tests.numbers import numbers
@@ -55,6 +55,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "MemoryEstimate": lambda: ffb.memory_estimate(model_of("gpt2"), 64, "attribute"),
     "TokenMaps": run("attention_maps"),
     "AttentionScores": run("attention_scores"),
+    "ImageMap": lambda: ffb.image_map(ffb.contribution_maps(towers.bridge("Llava"), towers.inputs("Llava"))[0], torch.rand(6, 5)),
     "NeuronShares": run("neurons"),
     "AverageMaps": lambda: ffb.average([ffb.contribution_maps(model_of("gpt2"), text) for text in (TEXT, TEXT.flip(0))]),
     "Attribution": lambda: ffb.attribute(model_of("gpt2"), TEXT, ffb.logit(7), of=PARTS),

@@ -24,6 +24,7 @@ from tl_ffblock.bridge.gradient_cache import Kind
 from tl_ffblock.bridge.inputs import Batch, memory_given_back, prompt_of
 from tl_ffblock.bridge.layers import is_stream
 from tl_ffblock.bridge.linearised import RuleName, Rules
+from tl_ffblock.bridge.media import media_positions
 from tl_ffblock.bridge.memory import Asked, fitted
 from tl_ffblock.bridge.runs import DEFAULTS, Hooks, Ids, InputOptions, MaxMemory, Run, Texts, Tokens, open_run
 from tl_ffblock.bridge.traced import (
@@ -151,7 +152,8 @@ def attribute(
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
-        prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences.
+        prompts: A text, a list of texts, token ids, a tokenizer's output, or for an encoder a tuple of two sentences; for a
+            vision-language model a processor's output for one prompt. Attributions of image tokens are those of the encoder's outputs.
         target: The number to attribute. It can be `ffb.logit(" Mary", minus=" John")`; a token as text or id, whose logit at the
             last position is read; any differentiable function of logits [batch pos d_vocab] to one number per prompt; or
             `ffb.direction(vector, layer=...)` in the residual stream. If it is not linear in the logits, `<logits, gradient>`
@@ -187,7 +189,7 @@ def attribute(
         raise InputError(
             f'of="maps" with rules={chosen.name!r}: signed maps are complete only with rules="path". Use these rules.'
         )
-    run = open_attribution_run(model, prompts, **options)
+    run = open_attribution_run(model, prompts, reads_media=True, **options)
     return attributed(Attribution, chosen, parts, run, target, checkpoint, progress, max_memory)
 
 
@@ -328,6 +330,10 @@ class Shares:
         residual = torch.stack([streams[layer] for layer in range(run.model.n_layers + 1)])
         if self.traced.cache.unseen_positions:
             sums["position"] = residual[0] - sums["token"] - sums["token type"]
+        replaced = self._cut(
+            media_positions(run.model, self.traced.batch)
+        ).bool()  # after the gate, by an encoder's outputs
+        sums["token"] = torch.where(replaced, residual[0] - sums["position"] - sums["token type"], sums["token"])
         biases = {place: self._cut(gate) for place, gate in self.back.gates.items() if place.kind == "bias"}
         edits = {place: float(self.back.gates[place][self.index].sum()) for place in self.traced.cache.edited}
         sequence = run.sequences[self.traced.batch.numbers[self.index]]

@@ -159,7 +159,7 @@ def direct_logit_attribution(
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     parts: tuple[Part, ...] = ("heads", "mlps", *read_parts(of, ("neurons",)))
-    run = open_attribution_run(model, inputs, **options)
+    run = open_attribution_run(model, inputs, reads_media=True, **options)
     return attributed(DirectLogitAttribution, DIRECT, parts, run, target, checkpoint, progress)
 
 
@@ -282,7 +282,7 @@ def logit_lens(
         raise InputError(
             "target is a direction in the residual stream: expected a function of logits, such as ffb.logit(...)."
         )
-    run = open_attribution_run(model, inputs, **options)
+    run = open_attribution_run(model, inputs, reads_media=True, **options)
     results: dict[int, LogitLens] = {}
     with (
         Progress("logit lens", len(run.sequences), "prompts", shown=progress and not run.single) as bar,

@@ -236,6 +236,8 @@ def _interfaces() -> tuple[Any, Any]:
 
 def _configs(model: Model) -> list[Any]:
     wrapped = getattr(model.hooked, "original_model", None)
+    if getattr(model.hooked.cfg, "is_multimodal", False):  # an encoder's attention keeps its implementation
+        wrapped = torch.nn.ModuleList(layer.block.attn.original_component for layer in model.layers)
     found = (getattr(module, "config", None) for module in wrapped.modules()) if wrapped is not None else ()
     return list({id(config): config for config in found if hasattr(config, _SETTING)}.values())
 
@@ -331,6 +333,7 @@ def runs_by_rows(model: Model, batch: Batch) -> bool:
     """Whether a batch's attention runs by rows: a layer's pattern is above `PATTERN_BYTES`, and the model's attention can."""
     number, length = batch.tokens.shape
     held = number * model.n_heads * length**2 * model.parameter.element_size()
-    if held <= PATTERN_BYTES or any("forward" in vars(getattr(layer.block, layer.mixes)) for layer in model.layers):
+    changed = any("forward" in vars(getattr(layer.block, layer.mixes)) for layer in model.layers)
+    if held <= PATTERN_BYTES or batch.media or changed:
         return False  # a forward function that a user has set is not replaced
     return by_rows_differs(model) < float("inf")

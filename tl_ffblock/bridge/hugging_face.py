@@ -12,6 +12,7 @@ Processed weights, compatibility mode, HookedTransformer and HookedEncoder (whic
 models whose Hugging Face side does not run alone, nor bridges with adapters that the Hugging Face side does not have.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -42,10 +43,18 @@ def probe_tokens(model: HookedModel) -> Int[Tensor, "1 pos"]:
     return torch.arange(first, first + length)[None] % (getattr(model.cfg, "d_vocab", None) or first + length)
 
 
-def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
+def difference_from_hugging_face(
+    model: HookedModel, name: str, tokens: Int[Tensor, "1 pos"] | None = None, media: Mapping[str, Tensor] | None = None
+) -> float | None:
     """Difference of a bridge's logits from Hugging Face's, relative to their norm; NaN if they cannot be compared.
 
     None means that they cannot be compared now: torch hooks, which `silence` does not disable, are on components of the bridge.
+
+    Args:
+        model: The bridge.
+        name: Its name, for errors.
+        tokens: Token ids; None means `probe_tokens`.
+        media: Further tensors of this input, such as those of an image.
 
     Raises:
         UnsupportedModelError: if the difference is above `TOLERANCE`.
@@ -58,14 +67,15 @@ def difference_from_hugging_face(model: HookedModel, name: str) -> float | None:
         return None
     first = weight_on_device(wrapped)
     assert first is not None, "a model has parameters"
-    tokens, copies = probe_tokens(model).to(first.device), dict[int, nn.Module]()
+    tokens = probe_tokens(model).to(first.device) if tokens is None else tokens
+    copies, media = dict[int, nn.Module](), media or {}
     with silence(model.hook_dict.values()), torch.no_grad():
         try:
-            expected = _logits(_without_bridges(wrapped, copies)(tokens))
+            expected = _logits(_without_bridges(wrapped, copies)(tokens, **media))
         except _FAILURES:
             _refuse_both_failing(model, name, tokens)
             return float("nan")  # Hugging Face's model does not run alone
-        actual = _logits(model(tokens))
+        actual = _logits(model(tokens, **media))
     if actual is None or expected is None or actual.shape != expected.shape or not expected.isfinite().all():
         return float("nan")
     # Relative to centred logits: a constant added to all logits of a position has no effect on the prediction.

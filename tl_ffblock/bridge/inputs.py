@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import product, takewhile
 from typing import Any, NamedTuple, TypeAlias
@@ -63,6 +63,8 @@ class Batch:
     """Indices of these sequences in the input."""
     lengths: tuple[int, ...] = ()
     """Number of own tokens of every sequence, if shorter ones were lengthened; else empty."""
+    media: Mapping[str, Tensor] = field(default_factory=dict)
+    """Further tensors of a processor's output by name, such as `pixel_values`, of the image or sound in the one sequence."""
 
     def real(self, index: int) -> Int[Tensor, " pos"] | None:
         """Positions of a sequence without padding; None means all."""
@@ -923,6 +925,7 @@ def forward(model: Model, batch: Batch, *, gradients: bool = False) -> Any:
     options = {} if batch.mask is None else {name: batch.mask.to(model.device).long()}
     if batch.token_types is not None:
         options["token_type_ids"] = batch.token_types.to(model.device)
+    options |= {name: tensor.to(model.device) for name, tensor in batch.media.items()}
     model.forget_lengths()
     with torch.set_grad_enabled(gradients), model.with_gradients() if gradients else nullcontext():
         try:

@@ -87,6 +87,8 @@ _OWNERS_OF_SHIFTS: dict[NormName, Owner] = {
 }
 # Sites and kinds of tensors with an axis of heads.
 _Z = ("z", "z_made", "head")
+ADDED = "deepstack"
+"""Short name of the features that a model adds after a layer."""
 _OF_HEADS = (*_Z, "value", "query", "key", "q", "k", "v")
 # Attributes of modules with the activation function.
 _ACTIVATIONS = ("act", "act_fn", "activation_fn", "gelu_impl", "activation", "intermediate_act_fn")
@@ -124,6 +126,8 @@ class BoundLayer:
     model: str
     """Name of the model, for errors."""
     number: int
+    adds_after: bool = False
+    """Whether the model adds features of the input's image between this layer and the next (DeepStack, Meng et al. 2024)."""
 
     @property
     def order(self) -> Order:
@@ -443,6 +447,8 @@ class BoundLayer:
             case Add():
                 last = [step.scope for step in self.program if isinstance(step.operation, Add)][-1]
                 name = self.name(f"hook_resid_{'post' if scope == last else 'mid'}")
+                if scope == last and self.adds_after:
+                    name = f"blocks.{self.number + 1}.hook_resid_pre"
         return {f"whole.{scope}": name}
 
     def _query_or_key(self, site: ExtraSite) -> str:
@@ -579,6 +585,8 @@ class BoundLayer:
         short = name.removeprefix(self.name(""))
         if short.startswith("mlp."):
             return "mlp"
+        if short == ADDED:
+            return "stream"
         if short.startswith("attn."):
             serial = self.order not in ("parallel", "attn_only")
             return "head" if short == "attn.b_V" else "mid" if serial else "stream"

@@ -37,14 +37,14 @@ from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, edited_names
 from tl_ffblock.bridge.gradient_cache import EMBEDDING, END, Fittings, GradientCache, Kind, Place
-from tl_ffblock.bridge.layers import BoundLayer, has_norm
+from tl_ffblock.bridge.layers import ADDED, BoundLayer, has_norm
 from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.bridge.readout import bias_of_unembedding
 from tl_ffblock.errors import InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
-from tl_ffblock.layer.linear import activated, added, normed, scaled, shared
+from tl_ffblock.layer.linear import activated, added, carried, normed, scaled, shared
 from tl_ffblock.layer.mixers import Constant, MixerSite
 from tl_ffblock.layer.records import FeedForward
 from tl_ffblock.layer.scopes import Branch, Normalise
@@ -307,7 +307,18 @@ class _Linearised:
 
     def boundary(self, layer: int, name: str) -> None:
         measured, keep = self.cache.measured(Place("residual", layer, "")), self.cache.keep("residual", layer)
+        if layer - 1 in self.model.added:
+            self._between(self.model.layers[layer - 1], name)
         self.fittings.after(name, lambda x: keep(measured(x)))
+
+    def _between(self, layer: BoundLayer, name: str) -> None:
+        """A gate on the features of an image that the model adds between a layer and the next."""
+        place, features = Place("bias", layer.number, layer.name(ADDED)), self.model.added[layer.number]
+
+        def enter(x: Tensor) -> Tensor:
+            return carried(x, x + (scaled(features, self.cache.gate(place, x)) - features))
+
+        self.fittings.before(name, enter)
 
     def _biases(self, layer: BoundLayer) -> None:
         """Gates on the biases of attention and of a dense feed-forward; those of norms are with their gradients."""

@@ -68,6 +68,7 @@ class Memory:
     `attends_inside`: its attention is Hugging Face's own module, whose scores HookPoints show after use; None before the test.
     `by_rows_differs`: difference of logits with attention by rows (attention.py); None before the test. `biases`: which of its
     biases are not zero. `other_gradients`: linear modules whose gradients are not those of their weights; None before the test.
+    `media`: names of the tensors of images and sounds with which its logits were compared with Hugging Face's.
     `products`: products of its heads' output matrices with the next matrices.
     """
 
@@ -83,6 +84,7 @@ class Memory:
     by_rows_differs: float | None = None
     biases: dict[Any, bool] = field(default_factory=dict)
     other_gradients: tuple[str, ...] | None = None
+    media: set[frozenset[str]] = field(default_factory=set)
     products: HeadProducts = field(default_factory=partial(HeadProducts, follow_weights=True))
 
 
@@ -113,12 +115,14 @@ class Model:
     n_layers: int
     memory: Memory = field(repr=False, compare=False)
     """Cached facts about the model with these weights."""
+    added: Mapping[int, Float[Tensor, "batch pos d_model"]] = field(default_factory=dict, repr=False, compare=False)
+    """Features of the input's image that the model adds to the residual stream after a layer, by layer (DeepStack, Qwen3-VL)."""
 
     @cached_property
     def layers(self) -> tuple[BoundLayer, ...]:
         """Layers, each with the names of its HookPoints and norms, and its weights."""
         of_model = self.hooked, self.hook_points, self.api, self.family, self.name
-        return tuple(BoundLayer(*of_model, number) for number in range(self.n_layers))
+        return tuple(BoundLayer(*of_model, number, number in self.added) for number in range(self.n_layers))
 
     @property
     def fingerprint(self) -> str:
@@ -219,11 +223,20 @@ class Model:
             found += [(module, f"{layers}_" if layers else "") for layers, kind in of_layers if "dynamic" in str(kind)]
         return tuple(found)
 
-    def forget_lengths(self) -> None:
-        """Reset rotary frequencies that depend on earlier texts, before a forward pass.
+    @cached_property
+    def _with_offsets(self) -> tuple[Any, ...]:
+        """Modules that keep an offset of positions."""
+        wrapped = getattr(self.hooked, "original_model", self.hooked)
+        return tuple(module for module in wrapped.modules() if hasattr(module, "rope_deltas"))
 
-        With `dynamic` scaling, transformers 5.23 keeps those of the longest text until one is shorter than the model's context.
+    def forget_lengths(self) -> None:
+        """Reset rotary frequencies and positions that depend on earlier inputs, before a forward pass.
+
+        With `dynamic` scaling, transformers 5.23 keeps frequencies of the longest text until one is shorter than the model's context.
+        Qwen-VL and GLM-4V keep an image's offset of positions, and add it to those of the next input of embeddings.
         """
+        for module in self._with_offsets:
+            module.rope_deltas = None
         for module, prefix in self._dynamic_rotations:
             frequencies = getattr(module, f"{prefix}inv_freq")
             setattr(module, f"{prefix}inv_freq", getattr(module, f"{prefix}original_inv_freq").to(frequencies.device))

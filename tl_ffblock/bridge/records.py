@@ -245,6 +245,7 @@ def make_record(layer: BoundLayer, spec: CaptureSpec, tensors: Mapping[str, Tens
     if layer.is_recurrent:
         tensors = {**tensors, **_mixed(layer, spec, tensors["mixed"])}
     batch, positions = resid_pre.shape[:2]
+    edited = edited or layer.adds_after
     every_row = torch.arange(positions, device=resid_pre.device).expand(batch, positions)
     queries = every_row if spec.rows is None else spec.rows.to(resid_pre.device)
     if edited and block.causal:

@@ -36,6 +36,7 @@ from tl_ffblock.bridge.inputs import (
 )
 from tl_ffblock.bridge.labels import label
 from tl_ffblock.bridge.layers import ExtraSite
+from tl_ffblock.bridge.media import split_media, with_media, with_media_labels
 from tl_ffblock.bridge.model import Model, identify, select_layers
 from tl_ffblock.bridge.records import CaptureSpec, Records, collecting
 from tl_ffblock.bridge.selfcheck import check_end, check_once, probe, refuse_at_once, refuse_nan
@@ -49,7 +50,7 @@ Texts: TypeAlias = list[str] | tuple[str, ...]
 """Texts; a tuple of two is a pair of segments for an encoder, and refused for other models."""
 Ids: TypeAlias = Sequence[SupportsIndex]
 Tokens: TypeAlias = Integer[Tensor, "*batch pos"] | Mapping[str, Any]
-"""Token ids, or a tokenizer's output: input_ids, attention_mask, token_type_ids."""
+"""Token ids, a tokenizer's output (input_ids, attention_mask, token_type_ids), or a processor's with pixel_values."""
 Layers: TypeAlias = Sequence[int] | int | None
 Hooks: TypeAlias = Sequence[tuple[str | Callable[[str], bool], Callable[..., Any]]]
 
@@ -284,6 +285,7 @@ def open_run(
     extra: Iterable[ExtraSite] = (),
     keeps_logits: bool = False,
     unequal: bool = False,
+    reads_media: bool = False,
     **options: Unpack[MapOptions],
 ) -> Run:
     """Checked model and input, ready for forward passes.
@@ -297,6 +299,7 @@ def open_run(
         extra: Further tensors of the records: "query" and "key" vectors of attention.
         keeps_logits: Whether the model runs to its end, and `Run.logits` has its logits.
         unequal: Whether texts with nearly as many tokens may share a forward pass, as those with equally many do.
+        reads_media: Whether the call takes a processor's output with an image or sound.
         **options: See `MapOptions`.
 
     Raises:
@@ -304,19 +307,19 @@ def open_run(
         UnsupportedModelError: for models that are not decomposed.
     """
     known, fwd_hooks, cache = identify(model), options.get("fwd_hooks", ()), options.get("cache")
-    if cache is not None and fwd_hooks:
-        raise InputError("fwd_hooks with cache: a cached forward pass cannot be edited. Pass one of the two.")
+    _refuse_other_kinds(known, fwd_hooks, cache)
     if cache is not None and keeps_logits:
         raise InputError("a cache has no logits: omit it, and the model runs again.")
-    _refuse_other_kinds(known, fwd_hooks, cache)
     # With hooks, other callbacks or a cache, texts run one by one in their order.
     alone = bool(fwd_hooks) or cache is not None or keeps_logits or known.is_listened_to
+    input, media = split_media(known, input, read=reads_media)
     input, *masks = read_input(known, input, options.get("attention_mask"), options.get("token_type_ids"))
     batches = prepare(known, input, *masks, together=not alone, unequal=unequal)
     if cache is not None and len(batches) > 1:
         raise InputError("cache is of one forward pass, expected its token tensor and not a list of texts.")
     if layers is None and isinstance(cache, Records):
         layers = cache.layers
+    known, batches = with_media(known, batches, media)
     run = run_of_batches(known, batches, queries, **options)
     texts: Any = [input] if isinstance(input, str) else input
     if not isinstance(texts, Tensor) and isinstance(texts[0], str):
@@ -336,15 +339,21 @@ def run_of_batches(
     model: Model, batches: Sequence[Batch], queries: Positions = None, **options: Unpack[MapOptions]
 ) -> Run:
     """A `Run` of all layers for batches of tokens. It counts as several sequences, also with one."""
-    tokens_of = {number: batch.sequence(index) for batch in batches for index, number in enumerate(batch.numbers)}
+    of_number = {
+        number: (batch.sequence(index), batch) for batch in batches for index, number in enumerate(batch.numbers)
+    }
     return Run(
         model=model,
         settings=settings_of(model, options),
         layers=select_layers(model, None),
         batches=tuple(batches),
         sequences=tuple(
-            RunSequence(tokens, label(model, tokens), tuple(positions(queries, len(tokens), "queries")))
-            for tokens in (tokens_of[number] for number in range(len(tokens_of)))
+            RunSequence(
+                tokens,
+                with_media_labels(model, batch, label(model, tokens)),
+                tuple(positions(queries, len(tokens), "queries")),
+            )
+            for tokens, batch in (of_number[number] for number in range(len(of_number)))
         ),
         single=False,
     )
@@ -384,6 +393,8 @@ def kept_records(run: Run) -> tuple[dict[int, LayerRecord], ...]:
 
 
 def _refuse_other_kinds(model: Model, fwd_hooks: Hooks, cache: object) -> None:
+    if cache is not None and fwd_hooks:
+        raise InputError("fwd_hooks with cache: a cached forward pass cannot be edited. Pass one of the two.")
     pairs = isinstance(fwd_hooks, Sequence) and all(
         isinstance(pair, tuple | list)
         and len(pair) == 2

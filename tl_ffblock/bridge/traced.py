@@ -13,7 +13,7 @@ The rules have to be active both times. Therefore layers run twice only without 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -247,8 +247,8 @@ def difference_of_logits(model: Model, rules: Rules) -> float:
     known = model.memory.logit_differences
     if rules not in known:
         with with_gradients(), model.hooks_disabled():
-            batch = Batch(probe_tokens(model.hooked))
-            traced = _traced(model, batch, rules, frozenset())
+            batch, of_text = Batch(probe_tokens(model.hooked)), replace(model, added={})
+            traced = _traced(of_text, batch, rules, frozenset())
             _refuse_unused_dials(traced)
             logits, plain = traced.logits, forward(model, batch, gradients=True)
         if not bool(plain.isfinite().all()):

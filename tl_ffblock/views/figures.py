@@ -54,6 +54,8 @@ LONGEST_LABEL, LONGEST_TITLE, LONGEST_CAPTION = 16, 160, 600
 WIDE = 5.0
 # Height of a single map over its width.
 MAP_SHAPE = 0.8
+# Fraction of a picture that the colour of the largest number covers.
+PICTURE_COVERED = 0.8
 # Largest numbers of bars of a table, and of lines of one head.
 MOST_BARS, MOST_HEAD_LINES = 24, 300
 SIGNS = "Orange raises it, violet lowers it."
@@ -411,6 +413,33 @@ def map_figure(
     place.set(ylabel=drawn["row"], xlabel=drawn["column"])
     _label(place.set_xticks, names, wide - 0.5, rotation=90 if turned else 0)
     _label(place.set_yticks, [*map(str, drawn["rows"])], high)
+    return _framed(figure, title, caption)
+
+
+def over_picture(
+    cells: Cells, picture: Shaped[np.ndarray, "height width rgb"], signed: bool, title: str, caption: str, width: float
+) -> Any:
+    """Figure of cells in colour over a picture in grey, which they cover evenly; colours are deeper for larger numbers.
+
+    Args:
+        cells: Numbers [row column].
+        picture: The picture; without rows, cells are on white.
+        signed: Whether colours have two ends.
+        title: Text above the figure.
+        caption: Text below the figure.
+        width: Inches.
+    """
+    rows, columns = cells.shape
+    aspect = picture.shape[0] / picture.shape[1] if picture.size else rows / columns
+    figure, place = axes(width=width, height=min(8.0, 0.9 * width * aspect + 0.5))
+    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+    if picture.size:
+        place.imshow(picture.mean(axis=2), extent=extent, cmap="gray", vmin=0, vmax=255)
+    image = _image(place, cells, signed, limit := _limit(cells))
+    image.set_alpha(PICTURE_COVERED * np.abs(cells) / limit if picture.size else 1.0)
+    place.set(xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:], aspect=aspect * columns / rows)
+    place.spines[:].set_visible(False)
+    _scale(figure, image, {"ax": [place]}, percent=False)
     return _framed(figure, title, caption)
 
 

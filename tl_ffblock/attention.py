@@ -14,7 +14,7 @@ from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedMo
 from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, of_heads, scored_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
-from tl_ffblock.results.token_maps import AttentionScores, TokenMaps
+from tl_ffblock.results.token_maps import ATTENTION, EFFECTIVE_ATTENTION, AttentionScores, TokenMaps
 from tl_ffblock.signatures import spelled_out
 
 AttentionKind: TypeAlias = Literal["pattern", "value-weighted"]
@@ -65,8 +65,12 @@ def attention_maps(
     Weights are those of the forward pass, after softmax and after edits of the given hooks. Rows sum to 1, or to less in models
     with attention sinks.
 
+    A layer without a softmax (delta nets, state-space models, short convolutions) has its effective attention: the C of
+    `y_i = sum_j C_ij v_j`. Its weights have any sign, and rows have any sum. The maps are then of the kind "effective attention" and
+    signed, also in a model that has softmax layers, too. C weighs values after the mixer's convolution: it has neither taps nor gate.
+
     With `kind="value-weighted"`, each weight is multiplied by the norm of the token's output through the head, `alpha ||v W_O||`.
-    The value is that of the forward pass, with its bias (Kobayashi et al. 2020).
+    The value is that of the forward pass, with its bias (Kobayashi et al. 2020). Taps and gates are included.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -83,7 +87,7 @@ def attention_maps(
         One `TokenMaps` for a text or [pos] tokens; a list of them for a list of texts or a [batch, pos] tensor.
 
     Raises:
-        InputError: for input or options that cannot be used.
+        InputError: for input or options that cannot be used, or layers with different numbers of heads.
         UnsupportedModelError: for models that cannot be decomposed.
         IdentityError: if a cached activation contradicts the model's weights.
     """
@@ -93,6 +97,7 @@ def attention_maps(
         if kind == "pattern":  # Folded norms and centred weights do not change patterns.
             warnings.simplefilter("ignore", ProcessedWeightsWarning)
         run = open_run(model, input, layers=layers, queries=queries, reads_media=True, **options)
+    run.model.heads_of(run.layers)
 
     def measure(record: LayerRecord, number: int) -> Float[Tensor, "head query key"]:
         maps = record.pattern if kind == "pattern" else value_weighted(record)
@@ -238,6 +243,7 @@ def _labelled(
 ) -> TokenMaps:
     values = torch.stack([maps[layer] for layer in run.layers])
     sequence = run.sequences[number]
+    effective = kind == "pattern" and any(run.model.layers[layer].is_recurrent for layer in run.layers)
     return TokenMaps(
         values=values,
         tokens=sequence.labels,
@@ -246,6 +252,7 @@ def _labelled(
         queries=sequence.queries,
         causal=run.model.family.causal,
         model=run.model.name,
-        kind="attention" if kind == "pattern" else "value-weighted attention",
+        signed=effective,
+        kind=EFFECTIVE_ATTENTION if effective else ATTENTION if kind == "pattern" else "value-weighted attention",
         provenance={"fingerprint": run.model.fingerprint},
     )

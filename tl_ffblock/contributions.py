@@ -363,9 +363,9 @@ def heads_of_run(run: Run, asked: AskedHeads) -> tuple[int, ...]:
     """Numbers of the heads with maps of their own.
 
     Raises:
-        InputError: if there is no such head, or if method is "captum".
+        InputError: if there is no such head, if layers have different numbers of heads, or if method is "captum".
     """
-    heads = head_numbers(asked, run.model.n_heads)
+    heads = () if asked is False else head_numbers(asked, run.model.heads_of(run.layers))
     if heads:
         refuse_captum(run.settings)
     return heads

@@ -18,6 +18,8 @@ from tests.docs.printed import same_print
 from tl_ffblock.bridge import families
 from tl_ffblock.bridge.loading import SHIPPED
 from tl_ffblock.cli.main import parser
+from tl_ffblock.layer.mixers import Convolution, DeltaNet, Projection
+from tl_ffblock.layer.records import AttentionWeights
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROMPTS = (
@@ -102,6 +104,22 @@ def window_of(result: Any, window: str, source: str) -> float:
     return frame[(frame.window == window) & (frame.source == source)].value.item()
 
 
+def effective_attention_of(names: dict[str, Any]) -> Tensor:
+    """C of the package's delta net with the queries, keys, decays and writing strengths of the page on concepts, one per token."""
+    one_by_one = Convolution(torch.ones(1, 2, 1), activates=False)
+    w_q, w_k = (Projection(names[name][:, None]) for name in "qk")
+    logit = (names["b"] / (1 - names["b"])).log().clamp(max=40)
+    by_token = {"beta": logit, "decay": torch.full((3,), torch.e).sub(1).log()}  # softplus(log(e - 1)) = 1
+    w_beta, w_decay = (Projection(row[:, None, None]) for row in by_token.values())
+    net = DeltaNet(
+        AttentionWeights(torch.ones(1, 1, 3), torch.zeros(3), torch.ones(1, 3, 1), torch.zeros(1, 1)), None, None,
+        w_q, w_k, one_by_one, one_by_one, w_beta, w_decay, w_decay,
+        log_a=names["a"][:1].log().neg().log(), dt_bias=torch.zeros(1),
+    )  # fmt: skip
+    length = 2**0.5 * names["q"].norm(dim=-1)[:, None]  # the package's queries have length 1 / sqrt(2)
+    return length * net.pattern(torch.eye(3)[None], torch.zeros(1, 3, 1, 1))[0, 0]
+
+
 def calls_with_cache() -> set[str]:
     """Public functions that take a cache, as the pages call them."""
     homes = {"": ffb, "heads.": ffb.heads, "memories.": ffb.memories, "interventions.": ffb.interventions}
@@ -132,6 +150,10 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     "index.md": lambda n, at: [
         n["maps"]["AtbFf", 5].shape[0] == n["maps"]["AtbFf", 5].shape[1], (at / "map.html").stat().st_size > 10_000,
         close(n["result"].total(), n["result"].value, atol=1e-4),
+    ],
+    "concepts.md": lambda n, at: [
+        close(n["C"], effective_attention_of(n)), close(n["C"] @ n["v"], n["y"]), close(n["C"].sum(dim=1), [1, 1.5, 0.125]),
+        close((n["C"] @ n["taps"])[2], [-0.125, -0.25, 0.5]),
     ],
     "flow.md": lambda n, at: [
         n["graph"].layers == (29,), n["graph"].certificate.sums < 1e-4, len(n["page"].html) > 50_000,
@@ -256,9 +278,12 @@ HOLDS: dict[str, Callable[[dict[str, Any], Path], list[Any]]] = {
     ],
     "results/known_circuits.md": lambda n, at: [n["yours"].is_true.sum() == 8, n["known"].exact.shape == (4, 110), n["yours"].noise_only is None],
     "how_to/refused.md": lambda n, at: [],
+    "how_to/new_model.md": lambda n, at: [not n["unknown"].ok, n["failed"].failures[0].layer == 1, n["right"].ok],
 }
 # fmt: on
 """What holds after the blocks of a page have run, of its names and of the folder that it wrote to."""
+SHOWN = {"concepts.md", "how_to/new_model.md", "how_to/refused.md"}
+"""Pages of which every block of text is what their code prints."""
 ALSO = {"models.md", "experiments.md", "how_to/extend.md", "how_to/machines.md", "how_to/images.md"}
 """Pages that have tests of their own below."""
 
@@ -279,8 +304,10 @@ def test_a_page_does_what_it_says(
     monkeypatch.setenv("MPLBACKEND", "Agg")
     names = run(page, {})
     assert all(bool(each) for each in HOLDS[page](names, tmp_path))
-    if page == "how_to/refused.md":
-        assert holds(DOCS / page, f"```text\n{capsys.readouterr().out}```")
+    if page in SHOWN:
+        printed, text = capsys.readouterr().out, (DOCS / page).read_text(encoding="utf-8")
+        shown = "".join(re.findall(r"```text\n(.*?)```", text, re.DOTALL))
+        assert printed == shown if page == "how_to/refused.md" else same_print(printed, shown)
 
 
 def test_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

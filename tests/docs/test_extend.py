@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import tl_ffblock as ffb
 from tests import tiny
 from tests.docs.test_code_blocks import blocks
 from tl_ffblock.attribution import Rules
-from tl_ffblock.bridge import families
+from tl_ffblock.bridge import families, mixers
 from tl_ffblock.bridge.families import Family, register_family
 from tl_ffblock.bridge.model import identify
-from tl_ffblock.errors import IdentityError, InputError
+from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 
-METRIC, *STUDIES, RULES, VIEW, FAMILY = blocks("how_to/extend.md")
+METRIC, *STUDIES, RULES, VIEW, FAMILY, MIXER, LOOP, FORM = blocks("how_to/extend.md")
 PROMPT = "When Mary and John went to the store, John gave a drink to"
 
 
@@ -34,7 +35,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names | {"folder": folder}
 
 
-@pytest.mark.parametrize("code", [METRIC, *STUDIES, RULES, VIEW, FAMILY])
+@pytest.mark.parametrize("code", [METRIC, *STUDIES, RULES, VIEW, FAMILY, MIXER, LOOP, FORM])
 def test_an_example_is_short(code: str) -> None:
     """And needs nothing of the tests."""
     assert len([line for line in code.splitlines() if line]) <= 20 and "tests" not in code
@@ -80,3 +81,45 @@ def test_an_own_family_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     register_family(Family("Wrong", "post_ln", ("WrongForCausalLM",)))
     with pytest.raises(IdentityError, match="Wrong"):
         ffb.contribution_maps(model, tiny.tokens("llama", 5))
+
+
+class _OwnMixer(nn.Module):
+    """A retention layer as a model would have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads, self.decay = 2, nn.Parameter(torch.tensor([0.5, 0.9]))
+        for name, sizes in {"q_proj": (8, 6), "k_proj": (8, 6), "v_proj": (8, 4), "out_proj": (4, 8)}.items():
+            setattr(self, name, nn.Linear(*sizes, bias=name == "v_proj"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (getattr(self, f"{name}_proj")(x).unflatten(-1, (2, -1)) for name in "qkv")
+        state, made = torch.zeros(len(x), 2, 2, 3), []
+        for t in range(x.shape[1]):
+            state = self.decay[:, None, None] * state + v[:, t, :, :, None] * k[:, t, :, None]
+            made.append((state * q[:, t, :, None]).sum(dim=-1).flatten(1))
+        return self.out_proj(torch.stack(made, dim=1))
+
+
+def test_an_own_mixer_is_its_recurrence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its effective attention; its weights are read from a module that its row recognises, and its vectors sum to the output."""
+    names: dict[str, Any] = {"__name__": "extensions"}
+    for code in (MIXER, LOOP):
+        exec(compile(code, "extend.md", "exec"), names)
+    assert float(names["error"]) < 1e-12
+    with pytest.raises(UnsupportedModelError, match="its token mixer .* has no known form"):
+        mixers.read_mixer(_OwnMixer(), torch.float32, "own")
+    names |= {"_projection": mixers._projection, "_attention": mixers._attention}
+    exec(compile(FORM, "extend.md", "exec"), names)
+    monkeypatch.setattr(mixers, "_FORMS", (*mixers._FORMS, names["row"]))
+    module, x = _OwnMixer(), torch.randn(2, 7, 8)
+    read = mixers.read_mixer(module, torch.float32, "own")
+    mixed, expected = read.mix(x), module(x)
+    torch.testing.assert_close(read.output(mixed), expected, rtol=1e-4, atol=1e-5)
+    by_token = torch.einsum("bhqk,bkhe,hed->bqkd", mixed.pattern, mixed.value, read.attention.w_o)
+    torch.testing.assert_close(by_token.sum(dim=2), expected, rtol=1e-4, atol=1e-5)
+    hidden = torch.zeros(1, 1, 7, 7, dtype=torch.bool)
+    hidden[..., 5, 2] = True
+    removed = read.output(mixed) - read.output(read.mix(x, hidden=hidden))
+    torch.testing.assert_close(removed[:, 5], by_token[:, 5, 2], rtol=1e-4, atol=1e-5)
+    assert not removed[:, :5].any() and not removed[:, 6].any()

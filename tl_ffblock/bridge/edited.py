@@ -407,7 +407,9 @@ def outputs_with_heads_replaced(
             by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
         return changed
 
-    return outputs_under(model, tokens.expand(n_heads, -1), [(model.layers[layer].values_name, put)], read_at)
+    name = model.layers[layer].values_name
+    model.hook_point(name)  # refused if there is none, as for a delta net
+    return outputs_under(model, tokens.expand(n_heads, -1), [(name, put)], read_at)
 
 
 def setting_neurons(

@@ -42,7 +42,7 @@ from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_
 from tl_ffblock.bridge.refusals import refuse, refuse_modes
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
 from tl_ffblock.layer.fast.buffers import HeadProducts
-from tl_ffblock.layer.positions import layer_number, several
+from tl_ffblock.layer.positions import layer_number, several, spans
 from tl_ffblock.layer.records import TOLERANCE
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
@@ -148,8 +148,28 @@ class Model:
 
     @property
     def n_heads(self) -> int:
-        """Number of attention heads of a layer."""
+        """Number of heads of a layer; the largest if layers differ (hybrid models)."""
         return max(layer.n_heads for layer in self.layers)
+
+    def heads_of(self, layers: Iterable[int], instead: str = "") -> int:
+        """Number of heads of each of some layers, for results with one axis of heads for all layers.
+
+        Args:
+            layers: Layer numbers.
+            instead: End of the error: what to do; by default, to pass layers that are alike.
+
+        Raises:
+            InputError: if layers have different numbers of heads.
+        """
+        alike: dict[int, list[int]] = {}
+        for layer in layers:
+            alike.setdefault(self.layers[layer].n_heads, []).append(layer)
+        (number, first), *others = alike.items()
+        if others:
+            said = "; ".join(f"{heads} in {spans(which)}" for heads, which in alike.items())
+            remedy = instead or f"Pass layers that are alike, such as layers={first}."
+            raise InputError(f"{self.name}: layers have different numbers of heads ({said}), expected one number. {remedy}")
+        return number
 
     @property
     def output_name(self) -> str:

@@ -21,6 +21,7 @@ from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced,
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
+from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.heads import head_names
 from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
@@ -44,11 +45,12 @@ def ablation_effects(
         replacement: Replacement of the head's output, "zero" or "mean".
 
     Raises:
-        InputError: for several texts, or another replacement.
+        InputError: for several texts, another replacement, or layers with different numbers of heads.
         UntrainedHeadError: for logits of a model whose unembedding was never trained.
         UnsupportedModelError: for models that cannot be decomposed.
     """
     seen, effects = _observed(model, input, metric), []
+    seen.model.heads_of(range(seen.model.n_layers), "Use ffb.attribute(model, input, target, of=\"heads\").")
     for layer in range(seen.model.n_layers):
         outputs = outputs_with_heads_replaced(seen.model, seen.tokens, layer, seen.layer, mean=replacement == "mean")
         effects.append(seen.read(outputs) - seen.clean)
@@ -68,9 +70,15 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> Toke
     Raises:
         InputError: for several texts.
         UntrainedHeadError: for logits of a model whose unembedding was never trained.
-        UnsupportedModelError: for models that cannot be decomposed.
+        UnsupportedModelError: for models that cannot be decomposed, or with layers without a softmax.
     """
     seen = _observed(model, input, metric)
+    for bound in seen.model.layers:
+        if bound.is_recurrent:
+            raise UnsupportedModelError(
+                f"{bound.where}: its tokens are mixed without a softmax, so there are no attention weights to derive by. Use "
+                "ffb.attribute(model, input, target, of=\"edges\")."
+            )
     known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
     slopes = slopes_at_values(known, seen.tokens, seen.read, seen.layer)
     by_layer = [records[layer].gated(slopes[layer].to(records[layer].value)) for layer in run.layers]

@@ -18,7 +18,7 @@ from scipy.special import entr
 
 from tl_ffblock.errors import InputError, brief, did_you_mean
 from tl_ffblock.layer.positions import positions, real_number, whole_number
-from tl_ffblock.results.token_maps import TokenMaps
+from tl_ffblock.results.token_maps import EFFECTIVE_ATTENTION, TokenMaps
 from tl_ffblock.results.tokens import special_positions, text_segments
 from tl_ffblock.signatures import strict
 
@@ -58,9 +58,10 @@ def distributions(maps: TokenMaps) -> Rows:
         )
     values = maps.values.detach().double().cpu().numpy()
     if not (values >= 0).all():
+        effective = maps.kind == EFFECTIVE_ATTENTION
         raise InputError(
             f"{maps.kind} of {maps.model}: {int((~(values >= 0)).sum())} values are negative or NaN: expected weights or norms. "
-            "Pass the maps themselves, not their difference."
+            + ('Use ffb.attention_maps(..., kind="value-weighted").' if effective else "Pass the maps themselves, not their difference.")
         )
     total = values.sum(axis=-1, keepdims=True)
     return np.divide(values, total, out=np.full_like(values, np.nan), where=total > 0)

@@ -2,7 +2,8 @@
 """Attention knockout: attention from some positions to others is blocked in a window of layers.
 
 Geva et al. 2023, "Dissecting recall of factual associations in auto-regressive language models", section 4. Blocked scores are
-masked before the softmax: their weight is 0, and the other weights of the row grow in proportion.
+masked before the softmax: their weight is 0, and the other weights of the row grow in proportion. A layer without a softmax loses
+what the source token writes: the coefficient C_ij of each masked pair is 0, and decays, gates and all other writes are as in the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -120,7 +121,8 @@ def attention_knockout_hooks(
 ) -> list[RunHook]:
     """Hooks that block attention, for `run_with_hooks` and for every `fwd_hooks` of this package (Geva et al. 2023).
 
-    Scores are masked before the softmax, in every model. Each forward pass checks that masked keys have no weight.
+    Scores are masked before the softmax, in every model. Each forward pass checks that masked keys have no weight. In layers without
+    a softmax the write of a masked key is removed; decays and other writes are as in the run, and no weight grows.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -134,13 +136,14 @@ def attention_knockout_hooks(
         UnsupportedModelError: for models that cannot be decomposed. In the forward pass: if attention cannot be masked.
     """
     known = identify(model)
-    numbers = _chosen_heads(known, heads)
+    chosen = select_layers(known, layers)
+    numbers = _chosen_heads(known, heads, chosen)
 
     def hidden(length: int) -> Bool[Tensor, "1 head pos pos"]:
         at = [positions(keys, length, "keys")], [] if queries is None else positions(queries, length, "queries")
         return _of_heads(_pairs(known, length, *at), numbers)
 
-    return masking_hooks(known, dict.fromkeys(select_layers(known, layers), hidden), CALLED)
+    return masking_hooks(known, dict.fromkeys(chosen, hidden), CALLED)
 
 
 @strict
@@ -158,7 +161,9 @@ def attention_knockout(
 ) -> AttentionKnockout:
     """Attention knockout: change of a target when attention to each source is blocked in a window of layers (Geva et al. 2023).
 
-    Every number is measured by a forward pass with masked scores. Forward passes of one prompt run in batches.
+    Every number is measured by a forward pass with masked scores. Forward passes of one prompt run in batches. In layers without a
+    softmax (delta nets, state-space models) the write of a source token is removed, `C_ij v_j` for every masked pair; decays, gates
+    and other writes are as in the run, and no weight grows. `v_j` is the value after the layer's convolution.
 
     Args:
         model: TransformerBridge, HookedTransformer or HookedEncoder, in eval mode.
@@ -185,7 +190,7 @@ def attention_knockout(
     lengths = [len(labels) for labels in tokens]
     metric = of_logits(target, known, len(lengths))
     centres, windows = _windows(known, layers, window)
-    numbers = _chosen_heads(known, heads)
+    numbers = _chosen_heads(known, heads, sorted({layer for window in windows for layer in window}))
     places = _sources(keys, lengths, run.single)
     from_ = _by_prompt(queries, lengths, "queries", run.single)
     at = zip(lengths, zip(*places.values(), strict=True), from_, strict=True)
@@ -334,11 +339,12 @@ def _of_heads(
     return masked[:, None] if heads is None else masked[:, None] & heads[:, None, None]
 
 
-def _chosen_heads(model: Model, heads: AskedOfHeads) -> Bool[Tensor, " head"] | None:
-    """Mask of the chosen heads; None means all."""
+def _chosen_heads(model: Model, heads: AskedOfHeads, layers: Sequence[int]) -> Bool[Tensor, " head"] | None:
+    """Mask of the chosen heads of layers with one number of heads; None means all."""
     if heads is None:
         return None
-    return torch.isin(torch.arange(model.n_heads), torch.tensor(head_numbers(heads, model.n_heads, switch=False)))
+    number = model.heads_of(layers)
+    return torch.isin(torch.arange(number), torch.tensor(head_numbers(heads, number, switch=False)))
 
 
 def _tokens(places: Sequence[Sequence[int]], labels: Sequence[Sequence[str]]) -> str:

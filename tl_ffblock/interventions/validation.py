@@ -407,7 +407,7 @@ class _Sampler:
         exists = any(bool(of.reaches(layer)[query, key]) for of in (run, donor) if of is not None)
         for effect in self.effects if exists else ():
             if effect == KNOCKOUT:
-                edit = knockout(run, layer, query, key)
+                edit = None if run.model.layers[layer].is_recurrent else knockout(run, layer, query, key)
             else:
                 at = layer, effect, query, key
                 edit = removal(run, *at) if donor is None else exchange(run, donor, *at)

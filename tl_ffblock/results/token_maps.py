@@ -25,6 +25,8 @@ from tl_ffblock.signatures import strict
 
 # Kind of attention weights.
 ATTENTION = "attention"
+# Kind of maps of which some layers mix tokens without a softmax: weights of any sign.
+EFFECTIVE_ATTENTION = "effective attention"
 # Kind of maps whose cells are shares of a row without its own token.
 SHARES = "shares of other tokens"
 # Column kind of maps between tokens.
@@ -54,9 +56,9 @@ class TokenMaps(Result):
     model: str = "model"
     """Name of the model, for labels."""
     signed: bool = False
-    """True if values can be negative, as in a difference."""
+    """True if values can be negative, as in a difference and in effective attention."""
     kind: str = "contributions"
-    """Kind of the values: "contributions" or "attention"."""
+    """Kind of the values: "contributions", "attention", or "effective attention" if layers mix tokens without a softmax."""
     layered: bool = True
     """False if the single layer stands for the whole model, as for attributions of a logit."""
     column: str = BETWEEN_TOKENS

@@ -41,7 +41,7 @@ from tl_ffblock.results.intervals import UNKNOWN
 from tl_ffblock.results.maps import ContributionMaps
 from tl_ffblock.results.ranks import others_of, shares, shares_of_others, unit_ranks
 from tl_ffblock.results.tables import HeadTable
-from tl_ffblock.results.token_maps import ATTENTION, SHARES, AttentionScores, TokenMaps
+from tl_ffblock.results.token_maps import ATTENTION, EFFECTIVE_ATTENTION, SHARES, AttentionScores, TokenMaps
 from tl_ffblock.results.tokens import (
     shortened,
     special_positions,
@@ -442,20 +442,24 @@ def token_maps_block(
         layers: Layers of the page, each in the maps; None means all.
         queries: Queries of the page, each in the maps; None means all.
     """
-    weights, shared = maps.kind == ATTENTION, maps.kind.endswith(SHARES)
+    weights, shared = maps.kind in (ATTENTION, EFFECTIVE_ATTENTION), maps.kind.endswith(SHARES)
     kept = [maps.layers.index(layer) for layer in (maps.layers if layers is None else layers)]
     rows = [maps.queries.index(query) for query in (maps.queries if queries is None else queries)]
     cells = maps.values if len(rows) == len(maps.queries) else maps.values[:, :, rows]
     cells = cells if len(kept) == len(maps.layers) else cells[kept]
     values = {name: cells[:, number] for number, name in enumerate(maps.channels)}
-    meanings = {ATTENTION: "the attention weight of the row's token to the column's", SHARES: CONTRIBUTES}
+    meanings = {
+        ATTENTION: "the attention weight of the row's token to the column's",
+        EFFECTIVE_ATTENTION: "the signed weight of the column's value in the row's output; layers with a softmax have their attention",
+        SHARES: CONTRIBUTES,
+    }
     other = _more(maps.sides) if maps.sides else f"the contribution of the column's token to the row ({maps.kind})"
     sized = maps.signed or not maps.whole
     return MapsBlock(
         labels=maps_labels(
             title=maps.kind,
             short="weight" if weights else "share" if shared else "value",
-            unit="attention weight" if weights else maps.kind,
+            unit=f"{maps.kind} weight" if weights else maps.kind,
             meaning=meanings.get(maps.kind, other),
             axis="head" if any(name.startswith("head ") for name in maps.channels) else "scope",
             signed=maps.signed,

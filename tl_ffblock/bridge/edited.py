@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
@@ -157,12 +158,13 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
 
 def _without_writes(model: Model, layer: BoundLayer, hidden: Hidden) -> list[RunHook]:
     """Hooks that remove what masked keys write to a mixer without a softmax; decays and other writes are as in the run."""
-    read: list[Tensor] = []
+    read, armed = list[Tensor](), list[RemovableHandle]()
 
-    def enter(x: Tensor, hook: object = None) -> None:
-        read.append(x)
+    def enter(_: Tensor, hook: object = None) -> None:
+        armed.append(layer.on_mixer(read.append))
 
     def leave(y: Tensor, hook: object = None) -> Tensor:
+        armed.pop().remove()
         mixer, x = layer.mixer(model.working_dtype), read.pop().to(model.working_dtype)
         every_head = x.new_empty(len(x), 1, x.shape[1], x.shape[1])
         return mixer.output(mixer.mix(x, hidden=_pairs_of(hidden, every_head))).to(y)

@@ -222,6 +222,17 @@ def token_edges(
     return edges
 
 
+def convolved(
+    value: Float[Tensor, "batch key head e"],
+    taps: Float[Tensor, "batch key head e tap"],
+    offset: Float[Tensor, "batch key head e"] | None,
+) -> Float[Tensor, "batch key head e"]:
+    """Values v after the convolution, from u."""
+    made = sum(factor * _delayed(value, tap) for tap, factor in enumerate(taps.unbind(dim=-1)))
+    assert isinstance(made, Tensor)
+    return made if offset is None else made + offset
+
+
 def _real(x: Float[Tensor, "batch pos d"]) -> Bool[Tensor, "batch pos 1"]:
     """Whether a position of a mixer's input is a token; at padding it is zero."""
     return (x.detach() != 0).any(dim=-1, keepdim=True)

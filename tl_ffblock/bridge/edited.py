@@ -397,8 +397,16 @@ def outputs_with_heads_replaced(
         layer: Layer of the heads.
         read_at: Output that is read, as `layer` in `outputs_under`.
         mean: Whether z is replaced by its mean over the prompt's positions, after users' hooks; else by zero.
+
+    Raises:
+        UnsupportedModelError: if the layer has no HookPoint of z.
     """
-    n_heads = model.n_heads
+    n_heads, name = model.layers[layer].n_heads, model.layers[layer].values_name
+    if name not in model.hook_points:
+        raise UnsupportedModelError(
+            f"{model.layers[layer].where} has no HookPoint {name} of its heads' outputs, so they cannot be replaced. Use `mlps`, "
+            "`attention` or `residual` of ffb.activation_patching."
+        )
 
     def put(z: Tensor, hook: object = None) -> Tensor:
         changed = z.clone(memory_format=torch.contiguous_format)
@@ -409,7 +417,7 @@ def outputs_with_heads_replaced(
             by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
         return changed
 
-    return outputs_under(model, tokens.expand(n_heads, -1), [(model.layers[layer].values_name, put)], read_at)
+    return outputs_under(model, tokens.expand(n_heads, -1), [(name, put)], read_at)
 
 
 def setting_neurons(

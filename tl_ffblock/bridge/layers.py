@@ -493,9 +493,9 @@ class BoundLayer:
         short = name.removeprefix(self.name(""))
         if short.startswith("mlp."):
             return "mlp"
-        if short.startswith("attn."):
+        if short.startswith(f"{self.mixes}."):
             serial = self.order not in ("parallel", "attn_only")
-            return "head" if short == "attn.b_V" else "mid" if serial else "stream"
+            return "head" if short.endswith((".b_V", ".b_conv")) else "mid" if serial else "stream"
         norms = (step.operation.norm for step in self.program if isinstance(step.operation, Normalise))
         return next(_OWNERS_OF_SHIFTS[norm] for norm in norms if self.norm_modules[norm] == name.removesuffix(".b"))
 

@@ -42,7 +42,7 @@ from tl_ffblock.bridge.offloaded import StoredWeight, stored_weights, weight_on_
 from tl_ffblock.bridge.refusals import refuse, refuse_modes
 from tl_ffblock.errors import InputError, UnsupportedModelError, UntrainedHeadError
 from tl_ffblock.layer.fast.buffers import HeadProducts
-from tl_ffblock.layer.positions import layer_number, several
+from tl_ffblock.layer.positions import layer_number, several, spans
 from tl_ffblock.layer.records import TOLERANCE
 
 MODULES_AFTER_LAST_LAYER = ("unembed", "mlm_head", "lm_head", "cls", "nsp_head", "pooler")
@@ -313,6 +313,20 @@ class Model:
                 f"{self.name} came without weights for its unembedding (it was saved without its masked-language-model head), so its "
                 "logits are those of random weights. Metrics and top tokens cannot be read. Use a model with a language-model head, "
                 "or a direction in its residual stream."
+            )
+
+    def refuse_recurrent(self, reason: str) -> None:
+        """Refuse a model in which some layers mix tokens without a softmax.
+
+        Args:
+            reason: What is needed of a layer, and what to use instead.
+
+        Raises:
+            UnsupportedModelError: if there are such layers.
+        """
+        if recurrent := [layer.number for layer in self.layers if layer.is_recurrent]:
+            raise UnsupportedModelError(
+                f"{self.name} ({self.family.name}) mixes tokens without a softmax in layers {spans(recurrent)}: {reason}."
             )
 
     @property

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tl_ffblock.bridge.edited import ResumedRuns
-from tl_ffblock.errors import InputError, brief
+from tl_ffblock.errors import InputError, UnsupportedModelError, brief
 from tl_ffblock.interventions.contributions import Contributions, Hook, adding_rows, edit_point, refuse_absent
 from tl_ffblock.layer.positions import one_position, whole_number
 from tl_ffblock.metrics import CleanRun, LogitFunction, Metric, as_metric, one_number, run_by_run
@@ -129,9 +129,15 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     Raises:
         LayerError: if the model has no such layer.
         InputError: if there is no such position, or attention gives the key no weight.
+        UnsupportedModelError: for a layer without a softmax.
     """
     query, key = _existing(layer, query, key, contributions)
     record = contributions.record(layer)
+    if (bound := contributions.model.layers[record.layer]).is_recurrent:
+        raise UnsupportedModelError(
+            f"{bound.where} mixes tokens without a softmax: its weights do not grow in proportion. Use ffb.attention_knockout, which "
+            "removes what a token writes (edge_knockout=False in ffb.causal_validation)."
+        )
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):
         return None

@@ -14,6 +14,9 @@ Neither TransformerLens nor `tl_ffblock` is used, and none of the closed forms t
 
 What cannot be told from the definition is settled so: the first residual belongs to the query's own column, the
 second one to every column; router weights, and the sigmoid that weighs the shared expert of Qwen2-MoE, are constants.
+
+A mixer without a softmax (Mamba, delta nets) runs its own recurrence, a token at a time, once for each source: decays,
+writes, reads and the factor of the gate and norm are those of the run, the values those of one source token.
 """
 
 import copy
@@ -28,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 ValueBias = Literal["bias", "token"]
-Order = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after"]
+Order = Literal["post_ln", "pre_ln", "sandwich", "parallel", "norm_after", "attn_only"]
 N_NODES = 200
 COMPLETENESS = 1e-9  # float64 norms: rounding, worst seen 5e-15
 COMPLETENESS_FLOAT32 = 1e-5  # float32 inside the norms
@@ -167,6 +170,62 @@ class Attention:
         return torch.cat([by_token, by_bias[:, None]], dim=1)
 
 
+# --- token mixers without a softmax -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A mixer whose state is carried from token to token, all but its values taken from the run."""
+
+    value: Affine
+    taps: Tensor  # [channel, tap], the present token last
+    tap_bias: Tensor  # [channel]
+    scan: Callable[[Tensor], Tensor]  # [pos, player, channel] -> [pos, player, channel], linear
+    factor: Tensor  # [pos, channel]: the output after gate and norm over that before them
+    out: Affine
+
+    def split(self, x: Tensor, norm: Norm | None, value_bias: ValueBias) -> Tensor:
+        """Parts by source token of the mixer's output, for block input x [pos, d_model]."""
+        assert norm is not None and not norm.bias.any()
+        values = _diagonal(norm.linear(x, x)) @ self.value.weight
+        if value_bias == "token":
+            values = values + _diagonal(self.value.bias.expand(len(x), -1))
+        else:
+            values = _add_to_bias(values, self.value.bias)
+        convolved = _add_to_bias(_convolution(values, self.taps), self.tap_bias)
+        active = integrated_gradients(convolved[None], lambda pre: nn.functional.silu(pre[0]))
+        return self.out(self.scan(active) * self.factor[:, None])
+
+
+def _convolution(values: Tensor, taps: Tensor) -> Tensor:
+    """Every channel of [pos, ..., channel] with the values before it; nothing precedes the first token."""
+    found = torch.zeros_like(values)
+    for position in range(len(values)):
+        for back in range(min(taps.shape[1], position + 1)):
+            found[position] += values[position - back] * taps[:, -1 - back]
+    return found
+
+
+def delta_rule(values: Tensor, q: Tensor, k: Tensor, beta: Tensor, decay: Tensor) -> Tensor:
+    """`S <- a S (I - b k k^T) + b v k^T`, read by q: values [pos, player, head, e], q and k [pos, head, n], others [pos, head]."""
+    state, read = values.new_zeros(*values.shape[1:], k.shape[-1]), []
+    for v, q_t, k_t, b, a in zip(values, q, k, beta, decay, strict=True):
+        state = a[:, None, None] * state
+        erased = torch.einsum("phen,hn->phe", state, k_t)
+        state = state + torch.einsum("h,phe,hn->phen", b, v - erased, k_t)
+        read.append(torch.einsum("phen,hn->phe", state, q_t))
+    return torch.stack(read)
+
+
+def state_space(values: Tensor, write: Tensor, read: Tensor, dt: Tensor, decay: Tensor, skip: Tensor) -> Tensor:
+    """`S <- a S + dt v B^T`, `S C + D v`: values [pos, player, head, e]; B, C and a [pos, head, n]; dt [pos, head]; D [head]."""
+    state, found = values.new_zeros(*values.shape[1:], write.shape[-1]), []
+    for v, b, c, step, a in zip(values, write, read, dt, decay, strict=True):
+        state = state * a[:, None] + torch.einsum("h,phe,hn->phen", step, v, b)
+        found.append(torch.einsum("phen,hn->phe", state, c) + skip[:, None] * v)
+    return torch.stack(found)
+
+
 # --- feed-forward -----------------------------------------------------------------------------------------------
 
 
@@ -237,7 +296,7 @@ class Layer:
 
     x: Tensor
     y: Tensor
-    attention: Attention
+    attention: Attention | Recurrence
     attention_out: Tensor
     ff: tuple[FeedForward, ...]  # one, or one for each expert
     ff_out: Tensor
@@ -330,6 +389,14 @@ def _norm_after(layer: Layer, value_bias: ValueBias) -> Walk:
         yield "AtbFfResLn", ff_ln + atb, layer.y
 
 
+def _attn_only(layer: Layer, value_bias: ValueBias) -> Walk:
+    ln1, before_ln1, _ = layer.norms["attn"]
+    assert torch.equal(before_ln1, layer.x)
+    attn = layer.attention.split(layer.x, ln1, value_bias)
+    yield "Attn", attn, layer.attention_out
+    yield from _layer_output("Atb", attn + _diagonal(layer.x), layer)
+
+
 def _layer_output(scope: str, parts: Tensor, layer: Layer) -> Walk:
     """The layer's output, and the same after the norm that reads it."""
     yield scope, parts, layer.y
@@ -345,6 +412,7 @@ _WALKS: dict[Order, Callable[[Layer, ValueBias], Walk]] = {
     "sandwich": _pre_ln,
     "parallel": _parallel,
     "norm_after": _norm_after,
+    "attn_only": _attn_only,
 }
 
 
@@ -426,6 +494,22 @@ _LFM2 = Paths(
     ff_out="feed_forward.w2",
     moe="feed_forward",
 )
+_HYBRID = Paths(
+    "pre_ln",
+    layers="layers",
+    last_norm="final_layernorm",
+    value="self_attn.v_proj",
+    out="self_attn.o_proj",
+    norms={"attn": "input_layernorm", "ff": "pre_ff_layernorm"},
+    ff_in=("feed_forward.gate_proj", "feed_forward.up_proj"),
+    act="feed_forward.act_fn",
+    ff_out="feed_forward.down_proj",
+    moe="feed_forward",
+)
+_MAMBA = Paths(
+    "attn_only", layers="layers", last_norm="norm_f", value="", out="", norms={"attn": "norm"}, ff_in=(), act="", ff_out=""
+)
+_MIXERS = ("linear_attn", "mamba", "mixer")
 _PATHS: dict[str, Paths] = {
     "gpt2": Paths(
         "pre_ln",
@@ -453,6 +537,9 @@ _PATHS: dict[str, Paths] = {
     **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss"), _LLAMA),
     **dict.fromkeys(("ernie4_5_moe", "glm4_moe", "minimax_m2", "phimoe"), _LLAMA),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu", "laguna", "qwen3_next"), _LLAMA),
+    **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text"), _LLAMA),
+    **dict.fromkeys(("bamba", "jamba"), _HYBRID),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba"), _MAMBA),
     "afmoe": replace(_GEMMA2, norms=_AFMOE_NORMS),
     "granitemoe": replace(_LLAMA, moe="block_sparse_moe"),
     "bitnet": _LLAMA,
@@ -549,7 +636,8 @@ class _Run:
             module.register_forward_hook(self._listen, with_kwargs=True)
         wide = {name: value.double() if value.is_floating_point() else value for name, value in media.items()}
         answer = whole(input_ids=input_ids.reshape(1, -1).cpu(), output_attentions=True, use_cache=False, **wide)
-        self.attentions = answer.attentions
+        attends = [layer for layer in self.layers if not any(hasattr(layer, name) for name in _MIXERS)]
+        self.attentions = dict(zip(attends, answer.attentions[-len(attends) :], strict=True)) if attends else {}
 
     def _listen(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Keep copies: Falcon adds to its FF output in place."""
@@ -575,12 +663,17 @@ class _Run:
             norms["next"] = self._norm(_at(self.model, paths.last_norm))
         elif "attn" in norms:
             norms["next"] = self._norm(_at(self.layers[index + 1], paths.norms["attn"]))
-        ff, ff_out = self._feed_forward(block)
+        ff, ff_out = self._feed_forward(block) if paths.ff_out else ((), torch.empty(0))
+        mixer = next((getattr(block, name) for name in _MIXERS if hasattr(block, name)), None)
+        if mixer is None:
+            attention: Attention | Recurrence = self._attention(block, self.attentions[block][0])
+        else:
+            attention = self._recurrence(mixer)
         return Layer(
             x=self.heard(block),
             y=self.answer(block),
-            attention=self._attention(block, self.attentions[index][0]),
-            attention_out=self.answer(_at(block, paths.out)),
+            attention=attention,
+            attention_out=self.answer(_at(block, paths.out) if mixer is None else mixer),
             ff=ff,
             ff_out=ff_out,
             norms=norms,
@@ -618,6 +711,105 @@ class _Run:
             value_eps=block.self_attn.v_norm.eps if self.config.model_type == "gemma4_text" else None,
         )
 
+    def _recurrence(self, mixer: nn.Module) -> Recurrence:
+        """A mixer without a softmax, recognised by its type."""
+        kind = type(mixer).__name__
+        if "DeltaNet" in kind:
+            return self._delta_net(mixer)
+        return self._selective_scan(mixer) if hasattr(mixer, "x_proj") else self._state_space(mixer)
+
+    def _gated_norm(self, norm: nn.Module, width: int) -> Tensor:
+        """Factor [pos, channel] of a norm with a gate, which it has before or after it."""
+        return (self.said[norm][1][0] / self.said[norm][0]).reshape(-1, width)
+
+    def _delta_net(self, mixer: nn.Module) -> Recurrence:
+        keys, values = mixer.key_dim, mixer.value_dim
+        columns = torch.arange(len(mixer.conv1d.weight))
+        if hasattr(mixer, "in_proj_qkvz"):  # the columns of query, key, value and gate of each key head in turn
+            numbers = torch.arange(mixer.in_proj_qkvz.out_features)[None, None]
+            ba = self.said[mixer.in_proj_ba][1][0]
+            q, k, v, _, b, a = mixer.fix_query_key_value_ordering(numbers.expand(*ba.shape[:2], -1), ba)
+            columns = torch.cat([part[0, 0].flatten() for part in (q, k, v)])
+            joint, beta, decay = mixer.in_proj_qkvz, b[0], a[0]
+        else:
+            joint, beta, decay = mixer.in_proj_qkv, self.answer(mixer.in_proj_b), self.answer(mixer.in_proj_a)
+        weight = _affine(joint).weight[:, columns]
+        taps = mixer.conv1d.weight[:, 0]
+        active = nn.functional.silu(_convolution(self.heard(joint) @ weight, taps))
+        share = mixer.num_v_heads // mixer.num_k_heads
+        q, k = (
+            (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt()).repeat_interleave(share, dim=1)
+            for part in active[:, : 2 * keys].unflatten(1, (2, mixer.num_k_heads, mixer.head_k_dim)).unbind(1)
+        )
+        decay = (-mixer.A_log.exp() * nn.functional.softplus(decay + mixer.dt_bias)).exp()
+        beta, q = beta.sigmoid(), q / mixer.head_k_dim**0.5
+
+        def scan(players: Tensor) -> Tensor:
+            by_head = players.unflatten(-1, (mixer.num_v_heads, mixer.head_v_dim))
+            return delta_rule(by_head, q, k, beta, decay).flatten(2)
+
+        return Recurrence(
+            Affine(weight[:, 2 * keys :], weight.new_zeros(values)),
+            taps[2 * keys :],
+            taps.new_zeros(values),
+            scan,
+            self._gated_norm(mixer.norm, values),
+            _affine(mixer.out_proj),
+        )
+
+    def _state_space(self, mixer: nn.Module) -> Recurrence:
+        """Mamba-2: gate, values, B, C and dt from one matrix; B and C of a group of heads."""
+        width, states, groups = mixer.intermediate_size, mixer.ssm_state_size, mixer.n_groups
+        joint, taps, bias = _affine(mixer.in_proj), mixer.conv1d.weight[:, 0], _bias_of(mixer.conv1d)
+        made = self.answer(mixer.in_proj)
+        convolved = nn.functional.silu(_convolution(made[:, width : width + len(taps)], taps) + bias)
+        b, c = (
+            part.unflatten(1, (groups, states)).repeat_interleave(mixer.num_heads // groups, dim=1)
+            for part in convolved[:, width:].chunk(2, dim=1)
+        )
+        dt = nn.functional.softplus(made[:, width + len(taps) :] + mixer.dt_bias).clamp(*mixer.time_step_limit)
+        decay = (-mixer.A_log.exp() * dt).exp()[..., None].expand(-1, -1, states)
+
+        def scan(players: Tensor) -> Tensor:
+            by_head = players.unflatten(-1, (mixer.num_heads, -1))
+            return state_space(by_head, b, c, dt, decay, mixer.D).flatten(2)
+
+        value = slice(width, 2 * width)
+        return Recurrence(
+            Affine(joint.weight[:, value], joint.bias[value]),
+            taps[:width],
+            bias[:width],
+            scan,
+            self._gated_norm(mixer.norm, width),
+            _affine(mixer.out_proj),
+        )
+
+    def _selective_scan(self, mixer: nn.Module) -> Recurrence:
+        """Mamba: every channel has its own decays; dt, B and C are made of the convolved values."""
+        width, rank, states = mixer.intermediate_size, mixer.time_step_rank, mixer.ssm_state_size
+        joint, made = _affine(mixer.in_proj), self.answer(mixer.in_proj)
+        taps, bias = mixer.conv1d.weight[:, 0], _bias_of(mixer.conv1d)
+        convolved = nn.functional.silu(_convolution(made[:, :width], taps) + bias)
+        assert (convolved - self.heard(mixer.x_proj)).abs().max() < COMPLETENESS * convolved.abs().max()
+        dt, b, c = self.answer(mixer.x_proj).split([rank, states, states], dim=-1)
+        if hasattr(mixer, "dt_layernorm"):
+            dt, b, c = (self.answer(norm) for norm in (mixer.dt_layernorm, mixer.b_layernorm, mixer.c_layernorm))
+        dt = nn.functional.softplus(dt @ mixer.dt_proj.weight.T + mixer.dt_proj.bias)
+        decay = (-mixer.A_log.exp() * dt[..., None]).exp()
+
+        def scan(players: Tensor) -> Tensor:
+            b_, c_ = (part[:, None].expand(-1, width, -1) for part in (b, c))
+            return state_space(players[..., None], b_, c_, dt, decay, mixer.D)[..., 0]
+
+        return Recurrence(
+            Affine(joint.weight[:, :width], joint.bias[:width]),
+            taps,
+            bias,
+            scan,
+            nn.functional.silu(made[:, width:]),
+            _affine(mixer.out_proj),
+        )
+
     def _latent_attention(self, module: nn.Module, pattern: Tensor) -> Attention:
         """DeepSeek's: values from a latent vector with a norm of its own; the keys' part of each head comes before the values'."""
         heads, rank, width = len(pattern), module.kv_lora_rank, module.v_head_dim
@@ -635,7 +827,7 @@ class _Run:
             return self.answer(module.gate_proj).sigmoid().unflatten(1, (heads, width))
         if hasattr(module, "attn_sub_norm"):  # BitNet's, over all heads
             return self._factor(module.attn_sub_norm).unflatten(1, (heads, width))
-        if self.config.model_type == "qwen3_next":  # the query and the gate of each head in turn
+        if self.config.model_type.startswith(("qwen3_next", "qwen3_5")):  # the query and the gate of each head in turn
             return self.answer(module.q_proj).unflatten(1, (heads, 2, width))[:, :, 1].sigmoid()
         return None
 
@@ -720,13 +912,17 @@ def _value(module: nn.Module, config: Any) -> Affine:
     return joint
 
 
+def _bias_of(module: nn.Conv1d) -> Tensor:
+    return module.weight.new_zeros(len(module.weight)) if module.bias is None else module.bias
+
+
 def _is_rms(module: nn.Module) -> bool:
     return type(module).__name__.endswith("RMSNorm")
 
 
 def _read_norm(module: nn.Module) -> Norm:
-    """LayerNorm, RMSNorm, or Gemma's and Qwen3-Next's RMSNorm, whose gain is 1 + weight."""
-    offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm")
+    """LayerNorm, RMSNorm, or Gemma's, Qwen3-Next's and Qwen3.5's RMSNorm, whose gain is 1 + weight."""
+    offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")
     gain = 1 + module.weight if type(module).__name__ in offset else module.weight
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon

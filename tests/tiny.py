@@ -95,6 +95,21 @@ _LATENT = {  # values narrower than queries, and another rank
     **dict(n_group=2, topk_group=1, routed_scaling_factor=1.7),
 }
 
+_DELTA = {
+    "layer_types": ["linear_attention", "full_attention"],
+    **dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=8),
+    "linear_conv_kernel_dim": 3,
+}
+_STATES = dict(
+    hidden_size=D_MODEL, num_hidden_layers=2, state_size=5, conv_kernel=3, use_bias=True, chunk_size=4, **_IDS
+)
+_MAMBA_2 = dict(
+    mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=3, mamba_chunk_size=4
+)
+_MAMBA_1 = dict(
+    mamba_d_state=5, mamba_d_conv=3, mamba_dt_rank=4, attn_layer_period=2, attn_layer_offset=1, num_experts=4
+)
+
 _LIST = (
     Family("gpt2", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "gelu_new"}),
     Family("gpt2_relu", "GPT2LMHeadModel", "GPT2Config", {**_GPT2, "activation_function": "relu"}),
@@ -225,6 +240,12 @@ _LIST = (
             **_GQA,
         ),
     ),
+    Family("qwen3_5", "Qwen3_5ForCausalLM", "Qwen3_5TextConfig", {**_DELTA, **_GQA, **_WIDE_HEAD}),
+    Family("bamba", "BambaForCausalLM", "BambaConfig", {**_MAMBA_2, "attn_layer_indices": [1], **_GQA}),
+    Family("mamba2", "Mamba2ForCausalLM", "Mamba2Config", {**_STATES, "num_heads": 4, "head_dim": 16, "n_groups": 2}),
+    Family("mamba", "MambaForCausalLM", "MambaConfig", _STATES),
+    Family("falcon_mamba", "FalconMambaForCausalLM", "FalconMambaConfig", _STATES),
+    Family("jamba", "JambaForCausalLM", "JambaConfig", {**_MAMBA_1, **_GQA}),
     Family("granite_moe", "GraniteMoeForCausalLM", "GraniteMoeConfig", {**_MIXTRAL, **_GRANITE}),
     Family("bert", "BertForMaskedLM", "BertConfig", _BERT),
     Family("roberta", "RobertaForMaskedLM", "RobertaConfig", {**_BERT, "pad_token_id": 1, "bos_token_id": 0}),

@@ -37,7 +37,7 @@ from tl_ffblock.bridge.traced import (
     with_gradients,
 )
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
-from tl_ffblock.layer.mixers import token_edges
+from tl_ffblock.layer.mixers import convolved, token_edges
 from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import on_cpu
 from tl_ffblock.metrics import Metric
@@ -421,14 +421,15 @@ class Shares:
 
     def _of_keys(self, layer: int) -> Iterator[tuple[tuple[str, int], Tensor]]:
         """One layer's edges of the whole batch, and each sequence's masking estimate, and errors of edges if these are not kept."""
-        edges, pattern = self._token_edges(layer)
+        softmax = not self.run.model.layers[layer].is_recurrent
+        edges, pattern, writes = self._token_edges(layer, writes="masking" in self.of and not softmax)
         if "edges" in self.of:
             yield ("edges", layer), edges
         for index in range(len(edges)) if "masking" in self.of else ():
             of_prompt = replace(self, index=index)
             own, weights = of_prompt.cells(edges), of_prompt.cells(pattern)
-            softmax = not self.run.model.layers[layer].is_recurrent
-            yield (f"masking.{index}", layer), lost_by_masking(weights, own, self.run.settings.rtol, softmax=softmax)
+            lost = lost_by_masking(weights, own, self.run.settings.rtol) if softmax else others_of(of_prompt.cells(writes))
+            yield (f"masking.{index}", layer), lost
             z, by_z = (held["z", layer].detach() for held in (self.traced.cache.kept, self.back.kept))
             if "edges" not in self.of:
                 shares = self.traced.batch.own(index, (z * by_z).sum(dim=-1)).to(own)
@@ -472,8 +473,10 @@ class Shares:
         held = (kept[name, layer].detach(), self.back.kept[name, layer])
         return torch.linalg.vecdot(*(tensor.reshape(*self.traced.cache.size, -1).to(dtype) for tensor in held))
 
-    def _token_edges(self, layer: int) -> tuple[Tensor, Tensor]:
+    def _token_edges(self, layer: int, *, writes: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Edges `P_ij <v_j, df/dz_i>`, with z before any user hook, and the pattern; both are [batch head query key].
+
+        With `writes`, the last tensor has values after the convolution of a mixer without a softmax, else it is that of edges.
 
         Summed over keys, edges give the attribution to z_i. The cached pattern is freed: its size is quadratic in the tokens.
         """
@@ -486,7 +489,9 @@ class Shares:
             edges += token_edges(pattern, gradient, tensors["offset"], None)
         if "graph" not in self.of:
             del kept["pattern", layer]
-        return edges, pattern
+        if not writes or taps is None:
+            return edges, pattern, edges
+        return edges, pattern, token_edges(pattern, gradient, convolved(value, taps, tensors.get("offset")), None)
 
     def _by_weighted(self, layer: int) -> Float[Tensor, "batch query head e"]:
         """Derivative by the weighted values before the gate, with z before any user hook."""
@@ -591,7 +596,7 @@ def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "h
 
 
 def lost_by_masking(
-    pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float, *, softmax: bool = True
+    pattern: Float[Tensor, "head query key"], edges: Float[Tensor, "head query key"], rtol: float
 ) -> Float[Tensor, " key"]:
     """Estimated fall of a target through one layer's heads if no other token attends to a key: see `Attribution.masking`.
 
@@ -599,16 +604,17 @@ def lost_by_masking(
         pattern: Attention pattern P.
         edges: `P_ij <g_i, v_j>`.
         rtol: Tolerance for rows of P that sum to 1. If the difference is larger, it is the weight of an attention sink.
-        softmax: Whether the other weights of a row grow as one is masked. In a recurrence they stay.
     """
-    others = 1 - torch.eye(len(edges[0]), dtype=edges.dtype, device=edges.device)
-    if not softmax:
-        return (edges * others).sum(dim=(0, 1))
     sink = 1 - pattern.sum(dim=-1, keepdim=True)
     weights, kept = _without_each(pattern) + sink * (sink > rtol), _without_each(edges)
     # A head that attends only to this key loses its whole output.
     lost = edges.sum(dim=-1, keepdim=True) - torch.where(weights > 0, kept / weights, 0.0)
-    return (lost * (pattern > 0) * others).sum(dim=(0, 1))
+    return others_of(lost * (pattern > 0))
+
+
+def others_of(edges: Float[Tensor, "head query key"]) -> Float[Tensor, " key"]:
+    """Sum over heads and all queries but the key itself: the fall of a target without a key's writes, if other weights stay."""
+    return (edges * (1 - torch.eye(len(edges[0]), dtype=edges.dtype, device=edges.device))).sum(dim=(0, 1))
 
 
 def _without_each(values: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:

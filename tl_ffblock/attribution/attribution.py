@@ -175,7 +175,8 @@ class Attribution(Result):
             masking_j = sum over layers, heads and i != j of P_ij / (1 - P_ij) <g_i, v_j - z_i>
 
         With unchanged scores of the other keys, P_ij / (1 - P_ij) (v_j - z_i) is the fall of a head's output z_i = sum_j P_ij v_j
-        without key j. g_i is the target's derivative by z_i, by the rules. The estimate is exact for one layer of attention with
+        without key j. g_i is the target's derivative by z_i, by the rules. In a layer without a softmax other weights stay, so this fall
+        is `C_ij v_j`, with v_j after the convolution. The estimate is exact for one layer of attention with
         a linear map after it. To rank tokens, add `Attribution.token_attributions` of `rules="path"` to the masking of `rules="patching"`:
         this sum is a heuristic.
 

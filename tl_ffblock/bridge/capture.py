@@ -142,6 +142,8 @@ def _cached(model: Model, cached: Mapping[str, Tensor], name: str) -> Tensor | N
 
 def _refuse_unused_pattern(model: Model, cached: Mapping[str, Tensor], layer: int, sites: Mapping[str, Tensor]) -> None:
     """If the pattern's HookPoint fires after attention, a cache may have an edited pattern that had no effect."""
+    if model.layers[layer].is_recurrent:
+        return
     names, pattern, value = model.layers[layer], sites["pattern"], sites["value"]
     made = _cached(model, cached, names.values_name)
     if made is None or not attends_inside(model):

@@ -103,6 +103,7 @@ class EdgeAblation:
                 f"{model.name} is a {model.api}: edge ablation expects a TransformerBridge. Use ffb.load_model, or "
                 "TransformerBridge.boot_transformers."
             )
+        model.refuse_recurrent("edges need the queries and keys of every layer. Ablate heads or feed-forwards instead")
         return cls(model)
 
     @property

@@ -32,6 +32,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
@@ -157,12 +158,13 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
 
 def _without_writes(model: Model, layer: BoundLayer, hidden: Hidden) -> list[RunHook]:
     """Hooks that remove what masked keys write to a mixer without a softmax; decays and other writes are as in the run."""
-    read: list[Tensor] = []
+    read, armed = list[Tensor](), list[RemovableHandle]()
 
-    def enter(x: Tensor, hook: object = None) -> None:
-        read.append(x)
+    def enter(_: Tensor, hook: object = None) -> None:
+        armed.append(layer.on_mixer(read.append))
 
     def leave(y: Tensor, hook: object = None) -> Tensor:
+        armed.pop().remove()
         mixer, x = layer.mixer(model.working_dtype), read.pop().to(model.working_dtype)
         every_head = x.new_empty(len(x), 1, x.shape[1], x.shape[1])
         return mixer.output(mixer.mix(x, hidden=_pairs_of(hidden, every_head))).to(y)
@@ -395,8 +397,16 @@ def outputs_with_heads_replaced(
         layer: Layer of the heads.
         read_at: Output that is read, as `layer` in `outputs_under`.
         mean: Whether z is replaced by its mean over the prompt's positions, after users' hooks; else by zero.
+
+    Raises:
+        UnsupportedModelError: if the layer has no HookPoint of z.
     """
-    n_heads = model.n_heads
+    n_heads, name = model.layers[layer].n_heads, model.layers[layer].values_name
+    if name not in model.hook_points:
+        raise UnsupportedModelError(
+            f"{model.layers[layer].where} has no HookPoint {name} of its heads' outputs, so they cannot be replaced. Use `mlps`, "
+            "`attention` or `residual` of ffb.activation_patching."
+        )
 
     def put(z: Tensor, hook: object = None) -> Tensor:
         changed = z.clone(memory_format=torch.contiguous_format)
@@ -407,8 +417,6 @@ def outputs_with_heads_replaced(
             by_head[head, :, head] = wide.mean(dim=0).to(z) if mean else torch.zeros_like(of_head)
         return changed
 
-    name = model.layers[layer].values_name
-    model.hook_point(name)  # refused if there is none, as for a delta net
     return outputs_under(model, tokens.expand(n_heads, -1), [(name, put)], read_at)
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, LastCallback, change_input
@@ -106,8 +106,13 @@ class GradientCache:
 
         return change
 
-    def biased(self, place: Place, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """A callback that multiplies a bias, which is part of a tensor, by a gate of ones; None without a bias."""
+    def biased(
+        self, place: Place, bias: Tensor | None, at: Int[Tensor, "batch pos"] | None = None
+    ) -> Callable[[Tensor], Tensor] | None:
+        """A callback that multiplies a bias, which is part of a tensor, by a gate of ones; None without a bias.
+
+        `at` is the position whose gate each position has, by default its own.
+        """
         if bias is None:
             return None
         if place not in self.biases:
@@ -117,7 +122,7 @@ class GradientCache:
         known = bias.detach().flatten()
 
         def change(y: Tensor) -> Tensor:
-            gate = self.gate(place, y)
+            gate = self.gate(place, y) if at is None else self.gate(place, y).gather(1, at)
             # Logits may be computed for the last positions only.
             gate = gate[:, -y.shape[1] :] if y.ndim == 3 and place.name.startswith("unembed") else gate
             return added(y, gate, known.to(y.device))

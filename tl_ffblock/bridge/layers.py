@@ -516,19 +516,17 @@ class BoundLayer:
         return weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)[:, :-1]
 
     def on_module(self, site: str, receive: Change) -> Several | RemovableHandle | None:
-        """Callback at a site that no HookPoint shows, in every forward pass; None for a site with a HookPoint.
-
-        A mixer without a softmax sets its input to zero at padding, after its HookPoint.
-        """
+        """Callback at a site that no HookPoint shows, in every forward pass; None for a site with a HookPoint."""
         if site == "routing":
             return self.on_routing(receive)
         if site != "mixed":
             return None
-        module, called = _inner(getattr(self.block, self.mixes)), partial(_without_padding, receive)
-        return Several(
-            LastCallback(self.hook_points[self.sites[site]], receive),
-            module.register_forward_pre_hook(called, with_kwargs=True),
-        )
+        return Several(LastCallback(self.hook_points[self.sites[site]], receive), self.on_mixer(receive))
+
+    def on_mixer(self, receive: Change) -> RemovableHandle:
+        """Callback with the input of a mixer without a softmax, which sets it to zero at padding, after its HookPoint."""
+        module: nn.Module = _inner(getattr(self.block, self.mixes))
+        return module.register_forward_pre_hook(partial(_without_padding, receive), with_kwargs=True)
 
     def on_routing(self, receive: Change) -> RemovableHandle:
         """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
@@ -587,9 +585,9 @@ class BoundLayer:
             return "mlp"
         if short == ADDED:
             return "stream"
-        if short.startswith("attn."):
+        if short.startswith(f"{self.mixes}."):
             serial = self.order not in ("parallel", "attn_only")
-            return "head" if short == "attn.b_V" else "mid" if serial else "stream"
+            return "head" if short.endswith((".b_V", ".b_conv")) else "mid" if serial else "stream"
         norms = (step.operation.norm for step in self.program if isinstance(step.operation, Normalise))
         return next(_OWNERS_OF_SHIFTS[norm] for norm in norms if self.norm_modules[norm] == name.removesuffix(".b"))
 

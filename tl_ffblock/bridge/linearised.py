@@ -32,7 +32,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tl_ffblock.bridge.callbacks import Change, edited_names
@@ -355,8 +355,8 @@ class _Linearised:
         module = layer.name(layer.mixes)
 
         def form(y: Tensor) -> Tensor:
-            mixer = layer.mixer(self.model.working_dtype)
-            convolution = mixer.convolution
+            mixer, x = layer.mixer(self.model.working_dtype), read.pop("x").to(self.model.working_dtype)
+            convolution, first = mixer.convolution, _first_at_padding(x)
             biases = {
                 "value": ("b_V", mixer.attention.b_v),
                 "convolved": ("b_conv", None if convolution is None else convolution.bias),
@@ -369,11 +369,11 @@ class _Linearised:
                         cache.keep("z", number)(z)
                     return z
                 name, bias = biases.get(site, ("", None))
-                gated = None if rules.direct else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias)
+                gated = None if rules.direct else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias, first)
                 return tensor if gated is None else gated(tensor)
 
             constant = Constant(rules.attention, rules.norms, rules.feed_forward)
-            mixed = mixer.mix(read.pop("x").to(self.model.working_dtype), constant, change)
+            mixed = mixer.mix(x, constant, change)
             cache.keep_mixed(number, mixed)
             at_output = cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.b_O")), mixer.attention.b_o)
             made = mixer.output(mixed)
@@ -556,6 +556,13 @@ class _ExpertSum:
             return y
         place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
         return added(y, self.cache.gate(place, y).reshape(-1)[chosen], bias)
+
+
+def _first_at_padding(x: Float[Tensor, "batch pos d"]) -> Int[Tensor, "batch pos"]:
+    """Every position, and at padding that of the sequence's first token, whose convolution may read the bias at padding."""
+    real = (x.detach() != 0).any(dim=-1)
+    own = torch.arange(x.shape[1], device=x.device)
+    return torch.where(real, own, real.int().argmax(dim=1, keepdim=True))
 
 
 def _layer_of(model: Model, name: str) -> int:

@@ -348,6 +348,20 @@ class Model:
                 "or a direction in its residual stream."
             )
 
+    def refuse_recurrent(self, reason: str) -> None:
+        """Refuse a model in which some layers mix tokens without a softmax.
+
+        Args:
+            reason: What is needed of a layer, and what to use instead.
+
+        Raises:
+            UnsupportedModelError: if there are such layers.
+        """
+        if recurrent := [layer.number for layer in self.layers if layer.is_recurrent]:
+            raise UnsupportedModelError(
+                f"{self.name} ({self.family.name}) mixes tokens without a softmax in layers {spans(recurrent)}: {reason}."
+            )
+
     @property
     def embedding_matrix(self) -> Float[Tensor, "d_vocab d_model"]:
         """W_E."""

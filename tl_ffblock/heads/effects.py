@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tl_ffblock.attribution.attribute import stacked_heads
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts
 from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
@@ -54,7 +55,7 @@ def ablation_effects(
     for layer in range(seen.model.n_layers):
         outputs = outputs_with_heads_replaced(seen.model, seen.tokens, layer, seen.layer, mean=replacement == "mean")
         effects.append(seen.read(outputs) - seen.clean)
-    return torch.stack(effects).float().cpu()
+    return stacked_heads(effects).float().cpu()
 
 
 @strict
@@ -73,12 +74,7 @@ def attention_gradients(model: Any, input: str | Tokens, metric: Target) -> Toke
         UnsupportedModelError: for models that cannot be decomposed, or with layers without a softmax.
     """
     seen = _observed(model, input, metric)
-    for bound in seen.model.layers:
-        if bound.is_recurrent:
-            raise UnsupportedModelError(
-                f"{bound.where}: its tokens are mixed without a softmax, so there are no attention weights to derive by. Use "
-                "ffb.attribute(model, input, target, of=\"edges\")."
-            )
+    seen.model.refuse_recurrent("derivatives are those by attention weights. Use `edges` of ffb.attribute")
     known, run, (records,) = seen.model, seen.run, kept_records(seen.run)
     slopes = slopes_at_values(known, seen.tokens, seen.read, seen.layer)
     by_layer = [records[layer].gated(slopes[layer].to(records[layer].value)) for layer in run.layers]

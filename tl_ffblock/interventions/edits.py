@@ -129,14 +129,14 @@ def knockout(contributions: Contributions, layer: int, query: int, key: int) -> 
     Raises:
         LayerError: if the model has no such layer.
         InputError: if there is no such position, or attention gives the key no weight.
-        UnsupportedModelError: for a layer without a softmax, whose weights do not grow.
+        UnsupportedModelError: for a layer without a softmax.
     """
     query, key = _existing(layer, query, key, contributions)
     record = contributions.record(layer)
-    if contributions.model.layers[record.layer].is_recurrent:
+    if (bound := contributions.model.layers[record.layer]).is_recurrent:
         raise UnsupportedModelError(
-            f"{contributions.model.layers[record.layer].where}: its tokens are mixed without a softmax, so no weight grows as another is "
-            "masked. Use ffb.attention_knockout, which removes what a token writes."
+            f"{bound.where} mixes tokens without a softmax: its weights do not grow in proportion. Use ffb.attention_knockout, which "
+            "removes what a token writes (edge_knockout=False in ffb.causal_validation)."
         )
     alpha = record.pattern[:, query, key, None]
     if bool((alpha > 1 - NOTHING_LEFT).any()):

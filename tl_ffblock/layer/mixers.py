@@ -20,7 +20,7 @@ and b, with its factors, goes to the bias part. Axis names: `batch pos head d_he
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from einops import einsum, rearrange, repeat
@@ -114,7 +114,7 @@ class Mixed:
     taps: Float[Tensor, "batch key head d_head tap"] | None
     """Factor with which the value t positions before j enters at j; None without a convolution."""
     offset: Float[Tensor, "batch key head d_head"] | None
-    """Part of v that no token contributes: that of the convolution's bias."""
+    """Part of v that no token contributes: that of the convolution's bias, and of padded positions, whose value is b_V."""
     z: Float[Tensor, "batch query head d_head"]
 
     @property
@@ -131,6 +131,8 @@ class Mixer(ABC):
     """W_V and W_O by head, with the gain of the norm between them."""
     convolution: Convolution | None
     norm: GatedNorm | None
+    masks_values: ClassVar[bool] = False
+    """Whether convolved values of padded positions are zero, beside the input."""
 
     @abstractmethod
     def pattern(
@@ -167,21 +169,21 @@ class Mixer(ABC):
         u = change("value", self.attention.values(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
         source, convolution = self.source(coefficients), self.convolution
         v = u if source is None else u * source
-        slope = taps = None
+        taps = offset = None
         if convolution is not None:
-            pre = convolution(v)
-            real = (x.detach() != 0).any(dim=-1)[:, :, None, None]  # a bias is no value of a padded position
-            slope = (convolution.slope(pre.detach() if constant.slope else pre)) * real
+            pre, real = convolution(v), _real(x)[..., None]
+            slope = convolution.slope(pre.detach() if constant.slope else pre)
+            slope = slope * real if self.masks_values else slope
+            taps = self._taps(slope.detach(), None if source is None else source.detach(), real)
+            if convolution.bias is not None or not real.all():  # the value of a padded position is b_V
+                offset = (convolution(v * ~real) * slope).detach()
             v = change("convolved", pre) * slope
-            taps = self._taps(slope.detach(), None if source is None else source.detach())
         elif source is not None:
             taps = source[..., None]
         pattern = self.pattern(coefficients, v.detach() if constant.coefficients else v, rows)
         pattern = pattern if hidden is None else pattern.masked_fill(hidden, 0)
         y = _mixed(pattern, v)
         gate = self._factor(_of_rows(coefficients, rows), y, constant)
-        bias = None if convolution is None else convolution.bias
-        offset = None if bias is None or slope is None else (bias * slope).detach()
         return Mixed(pattern, u, gate, taps, offset, change("z", y * gate))
 
     def output(self, mixed: Mixed) -> Float[Tensor, "batch query d"]:
@@ -198,14 +200,13 @@ class Mixer(ABC):
         scale = self.norm.scale(normalised.detach() if constant.scale else normalised)
         return factor / scale
 
-    def _taps(self, slope: Tensor, source: Tensor | None) -> Float[Tensor, "batch key head d_head tap"]:
+    def _taps(self, slope: Tensor, source: Tensor | None, real: Tensor) -> Float[Tensor, "batch key head d_head tap"]:
         assert self.convolution is not None
         made = []
         for tap, factor in enumerate(self.convolution.kernel.unbind(dim=-1)):
             weight = slope * factor
             weight = weight if source is None else weight * _delayed(source, tap)
-            weight[:, :tap] = 0  # before the first token
-            made.append(weight)
+            made.append(weight * _delayed(real, tap))  # zero before the first token
         return torch.stack(made, dim=-1)
 
 
@@ -228,6 +229,22 @@ def token_edges(
 
 def _of_rows(x: Float[Tensor, "batch pos *more"], rows: Rows) -> Float[Tensor, "batch row *more"]:
     return x if rows is None else torch.stack([own[at] for own, at in zip(x, rows.to(x.device), strict=True)])
+
+
+def convolved(
+    value: Float[Tensor, "batch key head e"],
+    taps: Float[Tensor, "batch key head e tap"],
+    offset: Float[Tensor, "batch key head e"] | None,
+) -> Float[Tensor, "batch key head e"]:
+    """Values v after the convolution, from u."""
+    made = sum(factor * _delayed(value, tap) for tap, factor in enumerate(taps.unbind(dim=-1)))
+    assert isinstance(made, Tensor)
+    return made if offset is None else made + offset
+
+
+def _real(x: Float[Tensor, "batch pos d"]) -> Bool[Tensor, "batch pos 1"]:
+    """Whether a position of a mixer's input is a token; at padding it is zero."""
+    return (x.detach() != 0).any(dim=-1, keepdim=True)
 
 
 def _delayed(x: Float[Tensor, "batch pos *more"], steps: int) -> Float[Tensor, "batch pos *more"]:
@@ -310,10 +327,11 @@ class StateSpace(Mixer):
     skip: Float[Tensor, " head"]
     """D."""
     dt_limit: tuple[float, float] = (0.0, float("inf"))
+    masks_values = True
 
     def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         b, c = (
-            _of_value_heads(convolution.activated(made(x)), v.shape[2])
+            _of_value_heads(convolution.activated(made(x)) * _real(x)[..., None], v.shape[2])
             for made, convolution in ((self.w_b, self.b_convolution), (self.w_c, self.c_convolution))
         )
         dt = F.softplus(self.w_dt(x)[..., 0] + self.dt_bias).clamp(*self.dt_limit)
@@ -343,6 +361,7 @@ class SelectiveScan(Mixer):
     log_a: Float[Tensor, "head state"]
     skip: Float[Tensor, " head"]
     w_gate: Projection
+    masks_values = True
 
     def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         rank, states = self.sizes

@@ -373,7 +373,7 @@ class _Linearised:
                 return tensor if gated is None else gated(tensor)
 
             constant = Constant(rules.attention, rules.norms, rules.feed_forward)
-            mixed = mixer.mix(x, constant, change)
+            mixed = mixer.mix(x, constant, change, weighs={"value", "pattern"} <= cache.keeps)
             cache.keep_mixed(number, mixed)
             at_output = cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.b_O")), mixer.attention.b_o)
             made = mixer.output(mixed)

@@ -107,7 +107,8 @@ class Constant:
 class Mixed:
     """A mixer in one forward pass, as in the equations above."""
 
-    pattern: Float[Tensor, "batch head query key"]
+    pattern: Float[Tensor, "batch head query key"] | None
+    """None if it was not asked for."""
     value: Float[Tensor, "batch key head d_head"]
     """u, before the convolution."""
     gate: Float[Tensor, "batch query head d_head"]
@@ -120,7 +121,7 @@ class Mixed:
     @property
     def constant(self) -> Float[Tensor, "batch query head d_head"] | None:
         """Part of y that no token contributes."""
-        return None if self.offset is None else _mixed(self.pattern, self.offset)
+        return None if self.offset is None or self.pattern is None else _mixed(self.pattern, self.offset)
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,12 @@ class Mixer(ABC):
     ) -> Float[Tensor, "batch head query key"]:
         """Effective attention C of the mixer's input x and its values v after the convolution, at some queries."""
 
+    def scanned(
+        self, x: Float[Tensor, "batch pos d"], v: Float[Tensor, "batch pos head d_head"], made: Tensor
+    ) -> Float[Tensor, "batch pos head d_head"] | None:
+        """y without C, token after token; None if C is no larger than a softmax pattern. `made` is v for the coefficients."""
+        return None
+
     def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
         """Gate [batch pos head d_head] without the norm; None without one."""
         return None
@@ -155,12 +162,15 @@ class Mixer(ABC):
         change: Change = lambda _, tensor: tensor,
         hidden: Bool[Tensor, "#batch #head query key"] | None = None,
         rows: Rows = None,
+        *,
+        weighs: bool = True,
     ) -> Mixed:
         """All tensors of one forward pass.
 
         Args:
             x: Input of the mixer, zero at padding.
             rows: Positions of queries; None means all.
+            weighs: Whether C is asked for. A mixer by channel computes its output without it, in less memory.
             constant: What is detached from autograd's graph.
             change: Function of the name and tensor of values, convolved values before their silu, and z; returns what to continue with.
             hidden: Pairs whose coefficient is set to zero.
@@ -180,9 +190,13 @@ class Mixer(ABC):
             v = change("convolved", pre) * slope
         elif source is not None:
             taps = source[..., None]
-        pattern = self.pattern(coefficients, v.detach() if constant.coefficients else v, rows)
-        pattern = pattern if hidden is None else pattern.masked_fill(hidden, 0)
-        y = _mixed(pattern, v)
+        made = v.detach() if constant.coefficients else v
+        y = None if weighs else self.scanned(coefficients, v, made)
+        pattern = None
+        if y is None:
+            pattern = self.pattern(coefficients, made, rows)
+            pattern = pattern if hidden is None else pattern.masked_fill(hidden, 0)
+            y = _mixed(pattern, v)
         gate = self._factor(_of_rows(coefficients, rows), y, constant)
         return Mixed(pattern, u, gate, taps, offset, change("z", y * gate))
 
@@ -364,16 +378,29 @@ class SelectiveScan(Mixer):
     masks_values = True
 
     def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
-        rank, states = self.sizes
-        found = self.w_x(v[..., 0])[:, :, 0].split([rank, states, states], dim=-1)
-        dt, b, c = found if self.norms is None else (norm(each) for norm, each in zip(self.norms, found, strict=True))
-        dt = F.softplus(self.w_dt(dt)[..., 0])
-        at_once = max(1, _CACHED_NUMBERS // (x.shape[1] * states))
+        dt, b, c = self._selected(v)
+        at_once = max(1, _CACHED_NUMBERS // (x.shape[1] * self.sizes[1]))
         chunks = zip(dt.split(at_once, dim=-1), (-self.log_a.exp()).split(at_once), strict=True)
         every = torch.arange(x.shape[1], device=x.device).expand(len(x), -1) if rows is None else rows.to(x.device)
         pattern = torch.cat([self._of_channels(*chunk, b, c, every) for chunk in chunks], dim=1)
         own = F.one_hot(every, x.shape[1]).to(pattern)[:, None]  # D at each query's own token
         return pattern + self.skip[:, None, None] * own
+
+    def _selected(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """dt [batch pos head], B and C [batch pos state]."""
+        rank, states = self.sizes
+        found = self.w_x(v[..., 0])[:, :, 0].split([rank, states, states], dim=-1)
+        dt, b, c = found if self.norms is None else (norm(each) for norm, each in zip(self.norms, found, strict=True))
+        return F.softplus(self.w_dt(dt)[..., 0]), b, c
+
+    def scanned(self, x: Tensor, v: Tensor, made: Tensor) -> Float[Tensor, "batch pos head d_head"]:
+        dt, b, c = self._selected(made)
+        decays, writes = (dt[..., None] * -self.log_a.exp()).exp(), dt[..., None] * b[:, :, None]
+        held, read = torch.zeros_like(writes[:, 0]), []
+        for t in range(x.shape[1]):
+            held = held * decays[:, t] + writes[:, t] * v[:, t]
+            read.append((held @ c[:, t, :, None])[..., 0])
+        return torch.stack(read, dim=1)[..., None] + self.skip[:, None] * v
 
     @staticmethod
     def _of_channels(

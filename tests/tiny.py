@@ -207,25 +207,6 @@ _LIST = (
         },
     ),
     Family(
-        "lfm2",
-        "Lfm2ForCausalLM",
-        "Lfm2Config",
-        {**_GQA, "layer_types": ["full_attention"] * 2, "block_auto_adjust_ff_dim": False},
-    ),
-    Family(
-        "lfm2_moe",
-        "Lfm2MoeForCausalLM",
-        "Lfm2MoeConfig",
-        dict(
-            num_experts=4,
-            num_experts_per_tok=2,
-            moe_intermediate_size=24,
-            num_dense_layers=1,
-            layer_types=["full_attention"] * 2,
-            **_GQA,
-        ),
-    ),
-    Family(
         "gemma4",
         "Gemma4ForCausalLM",
         "Gemma4TextConfig",

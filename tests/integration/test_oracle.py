@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import oracle, tiny
-from tests.cases import Case, model_of, oracle_of, slow_beyond
+from tests.cases import Case, model_of, oracle_of, slow_beyond, wrapped
 from tests.tolerances import CAPTUM, GOLDEN_FLOAT32, ORACLE, ORACLE_FLOAT32_WITHIN
 
 
@@ -103,3 +104,18 @@ def test_few_captum_steps_are_worse() -> None:
     assert (few["AtbLnFf"] - exact["AtbLnFf"]).abs().max() > 1e-4 * exact["AtbLnFf"].max()
     with pytest.raises(ArithmeticError, match="AtbLnFf"):
         ffb.contribution_maps(model, tokens, layers=0, method="captum", n_steps=2)
+
+
+@pytest.mark.parametrize("mixture", [False, True], ids=["dense", "experts"])
+def test_an_activation_in_a_forward_function_is_found(mixture: bool) -> None:
+    """LFM2's feed-forwards have SiLU without a module; here all layers attend."""
+    kind, entries = "Lfm2Moe" if mixture else "Lfm2", {**tiny._GQA, "layer_types": ["full_attention"] * 2}
+    entries |= (
+        dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=24, num_dense_layers=1) if mixture else {}
+    )
+    config = getattr(transformers, f"{kind}Config")(**entries)
+    config.architectures = [f"{kind}ForCausalLM"]
+    models = [tiny.built(getattr(transformers, f"{kind}ForCausalLM"), config, 0, torch.float64) for _ in range(2)]
+    tokens = tiny.tokens("llama", 7)
+    maps = ffb.contribution_maps(wrapped(models[0], config.architectures[0]), tokens)
+    compare(maps, oracle.oracle_maps(models[1], tokens), ORACLE_FLOAT32_WITHIN)

@@ -72,7 +72,6 @@ FAMILIES: list[Family] = [
     Family("BitNet", "pre_ln", ("BitNetForCausalLM",)),
     Family("ModernBERT-decoder", "pre_ln", ("ModernBertDecoderForCausalLM",)),
     Family("Llama-4", "pre_ln", ("Llama4ForCausalLM",)),
-    Family("LFM2", "pre_ln", ("Lfm2ForCausalLM", "Lfm2MoeForCausalLM")),
     Family("gpt_oss", "pre_ln", ("GptOssForCausalLM",)),
     Family("DeepSeek-V2", "pre_ln", ("DeepseekV2ForCausalLM",)),
     Family("DeepSeek-V3", "pre_ln", ("DeepseekV3ForCausalLM",)),

@@ -942,9 +942,9 @@ class BoundLayer:
         if exact and (self.gate_name is not None or self.values_norm is not None or self.norms_values):
             found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
             if self.gate_name is None:
-                found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
+                found = "the norm before W_O reads all heads together, so that their outputs do not sum"
             if self.norms_values:
-                found = "values have a norm of their own, and are not the product of a layer's input and W_V"
+                found = "values have a norm of their own, so that they do not sum over edges"
             raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)

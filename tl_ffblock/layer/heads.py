@@ -95,7 +95,8 @@ def of_heads(record: LayerRecord, heads: Sequence[int]) -> LayerRecord:
     attention, chosen = record.block.attention, list(heads)
     shared = len(attention.w_o) // len(attention.w_v)
     value_heads = [head // shared for head in chosen]
-    norm = attention.norm and replace(attention.norm, gain=attention.gain[chosen].flatten())
+    gain = attention.gain[chosen].flatten()
+    norm = attention.norm and replace(attention.norm, gain=gain, shift=torch.zeros_like(gain))
     weights = replace(
         attention, w_o=attention.w_o[chosen], w_v=attention.w_v[value_heads], b_v=attention.b_v[value_heads], norm=norm
     )

@@ -3,6 +3,7 @@
 Every model has d_model 32, 4 heads and 2 or 3 layers of text, and an encoder of two layers. `tests/tiny.py` has the models of text.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -252,7 +253,9 @@ def bridge(name: str, dtype: torch.dtype = torch.float32, seed: int = 0, **chang
 
     without_processors()
     model = hf_model(name, dtype, seed, **changes)
-    return build_bridge_from_module(model, TOWERS[name].architecture, hf_config=model.config).eval()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Hook alias .* did not resolve")  # of the encoder, in TransformerLens 3.9
+        return build_bridge_from_module(model, TOWERS[name].architecture, hf_config=model.config).eval()
 
 
 READS = (

@@ -15,11 +15,14 @@ from torch import Tensor
 from transformer_lens.model_bridge.sources import build_bridge_from_module
 
 import tl_ffblock as ffb
-from tests import oracle, tiny, towers
+from tests import cases, oracle, tiny, towers
+from tests.tolerances import BATCH_FLOAT32, ORACLE_FLOAT32_WITHIN
 from tl_ffblock.attribution.image_map import read_picture
 from tl_ffblock.errors import FFBlockError, InputError
 
-EXACT = [name for name in towers.READS if name not in towers.REFUSED]
+WRONG = ("Gemma3",) if cases.TL_3 else ()
+"""Bridges whose logits are not Hugging Face's, and which are refused."""
+EXACT = [name for name in towers.READS if name not in (*towers.REFUSED, *WRONG)]
 WITHOUT_ORACLE = ("Glm4v",)
 KINDS = ("Gemma3", "Qwen2_5_VL", "Qwen3VLMoe")
 """Attention among image tokens, positions of rows and columns, features in later layers; others are slow tests."""
@@ -45,7 +48,7 @@ CALLS: dict[str, Callable[[Any, Tensor], Any]] = {
 
 def each(names: Iterable[str]) -> list[Any]:
     """Parameters of a test."""
-    return [pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in names]
+    return [pytest.param(name, marks=() if name in KINDS else pytest.mark.slow) for name in names if name not in WRONG]
 
 
 @pytest.fixture(params=each(EXACT))
@@ -65,7 +68,7 @@ def test_maps_are_those_of_a_slow_computation(name: str) -> None:
         for layer in maps.layers:
             for scope in maps.scopes:
                 norms = expected[f"L{layer}.{scope}"][:, :-1]
-                assert (maps[scope, layer] - norms).abs().max() < 2e-6 * norms.max(), (layer, scope)
+                assert (maps[scope, layer] - norms).abs().max() < ORACLE_FLOAT32_WITHIN * norms.max(), (layer, scope)
 
 
 def test_an_attribution_sums_to_the_logit_and_the_gradient_rule_is_autograds(reader: str) -> None:
@@ -79,11 +82,11 @@ def test_an_attribution_sums_to_the_logit_and_the_gradient_rule_is_autograds(rea
     by_path, by_gradient = (
         ffb.attribute(bridge, inputs, target, rules=rules, of=(), progress=False)[0] for rules in ("path", "gradient")
     )
-    assert by_path.value == pytest.approx(float(answer[-1, target].detach()), rel=1e-6)
-    assert by_path.total() == pytest.approx(by_path.value, rel=1e-5)
+    assert by_path.value == pytest.approx(float(answer[-1, target].detach()), rel=ORACLE_FLOAT32_WITHIN)
+    assert by_path.total() == pytest.approx(by_path.value, rel=ORACLE_FLOAT32_WITHIN)
     size = shares[0].abs().max()
-    assert (by_gradient.token_attributions - shares[0]).abs().max() < 1e-5 * size
-    assert (by_gradient.residual[:-1] - torch.stack(shares)).abs().max() < 1e-5 * size
+    assert (by_gradient.token_attributions - shares[0]).abs().max() < ORACLE_FLOAT32_WITHIN * size
+    assert (by_gradient.residual[:-1] - torch.stack(shares)).abs().max() < ORACLE_FLOAT32_WITHIN * size
     named = dict(zip(by_gradient.bias_names, by_gradient.bias_shares, strict=True))
     features = {
         f"blocks.{layer}.deepstack": ((after - before) * after.grad).sum(dim=-1)[0]
@@ -93,7 +96,7 @@ def test_an_attribution_sums_to_the_logit_and_the_gradient_rule_is_autograds(rea
     assert {name for name in named if name.endswith("deepstack")} == features.keys()
     assert bool(features) == reader.startswith("Qwen3VL")
     for name, expected in features.items():
-        assert (named[name] - expected).abs().max() < 1e-5 * size
+        assert (named[name] - expected).abs().max() < ORACLE_FLOAT32_WITHIN * size
 
 
 def autograd(hf: Any, inputs: dict[str, Tensor]) -> tuple[list[Tensor], list[Tensor], Tensor]:
@@ -160,7 +163,7 @@ def test_on_text_a_tower_is_the_decoder_alone(name: str) -> None:
     text.lm_head.load_state_dict(own.lm_head.state_dict())
     twin = build_bridge_from_module(text.eval(), f"{TWINS[name]}ForCausalLM", hf_config=text.config).eval()
     for call, made in CALLS.items():
-        pd.testing.assert_frame_equal(made(tower, tokens), made(twin, tokens), rtol=1e-4, atol=1e-5, obj=call)
+        pd.testing.assert_frame_equal(made(tower, tokens), made(twin, tokens), **BATCH_FLOAT32, obj=call)
 
 
 def test_an_image_leaves_no_trace_in_the_next_text() -> None:

@@ -886,7 +886,7 @@ class BoundLayer:
         if exact and (self.gate_name is not None or self.values_norm is not None):
             found = "the gate of its attention reads the residual stream, too, and has no edges of its own"
             if self.gate_name is None:
-                found = "the norm before W_O reads all heads together, so their outputs are not a sum of edges"
+                found = "the norm before W_O reads all heads together, so their outputs are no sum of edges"
             raise UnsupportedModelError(f"{self.where}: {found}. Use estimates or patches of heads, without edges.")
         if self.is_latent and not exact:
             return self._latent_query_keys(dtype)

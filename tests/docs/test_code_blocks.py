@@ -117,7 +117,7 @@ def effective_attention_of(names: dict[str, Any]) -> Tensor:
         log_a=names["a"][:1].log().neg().log(), dt_bias=torch.zeros(1),
     )  # fmt: skip
     length = 2**0.5 * names["q"].norm(dim=-1)[:, None]  # the package's queries have length 1 / sqrt(2)
-    return length * net.pattern(torch.eye(3)[None], torch.zeros(1, 3, 1, 1))[0, 0]
+    return length * net.mix(torch.eye(3)[None]).pattern[0, 0]
 
 
 def calls_with_cache() -> set[str]:

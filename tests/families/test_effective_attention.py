@@ -96,12 +96,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[FFBlockError], str]] = {
     "attention_gradients": (
         lambda model: ffb.heads.attention_gradients(model, TOKENS, 7),
         UnsupportedModelError,
-        r'no attention weights to derive by\. Use ffb\.attribute\(model, input, target, of="edges"\)',
+        r"attention weights.*ffb\.attribute",
     ),
     "knockout": (
         lambda model: ffb.interventions.knockout(ffb.Contributions(model, TOKENS), 0, 7, 2),
         UnsupportedModelError,
-        r"no weight grows as another is masked\. Use ffb\.attention_knockout",
+        r"Use ffb\.attention_knockout, which removes what a token writes",
     ),
 }
 

@@ -168,7 +168,9 @@ class Model:
         if others:
             said = "; ".join(f"{heads} in {spans(which)}" for heads, which in alike.items())
             remedy = instead or f"Pass layers that are alike, such as layers={first}."
-            raise InputError(f"{self.name}: layers have different numbers of heads ({said}), expected one number. {remedy}")
+            raise InputError(
+                f"{self.name}: layers have different numbers of heads ({said}), expected one number. {remedy}"
+            )
         return number
 
     @property

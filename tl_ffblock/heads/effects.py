@@ -51,7 +51,7 @@ def ablation_effects(
         UnsupportedModelError: for models that cannot be decomposed.
     """
     seen, effects = _observed(model, input, metric), []
-    seen.model.heads_of(range(seen.model.n_layers), "Use ffb.attribute(model, input, target, of=\"heads\").")
+    seen.model.heads_of(range(seen.model.n_layers), 'Use ffb.attribute(model, input, target, of="heads").')
     for layer in range(seen.model.n_layers):
         outputs = outputs_with_heads_replaced(seen.model, seen.tokens, layer, seen.layer, mean=replacement == "mean")
         effects.append(seen.read(outputs) - seen.clean)

@@ -61,7 +61,11 @@ def distributions(maps: TokenMaps) -> Rows:
         effective = maps.kind == EFFECTIVE_ATTENTION
         raise InputError(
             f"{maps.kind} of {maps.model}: {int((~(values >= 0)).sum())} values are negative or NaN: expected weights or norms. "
-            + ('Use ffb.attention_maps(..., kind="value-weighted").' if effective else "Pass the maps themselves, not their difference.")
+            + (
+                'Use ffb.attention_maps(..., kind="value-weighted").'
+                if effective
+                else "Pass the maps themselves, not their difference."
+            )
         )
     total = values.sum(axis=-1, keepdims=True)
     return np.divide(values, total, out=np.full_like(values, np.nan), where=total > 0)

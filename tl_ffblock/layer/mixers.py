@@ -51,7 +51,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Causal convolution of every channel, with a silu behind it or without one."""
+    """Causal convolution of every channel, with a silu after it or without one."""
 
     kernel: Float[Tensor, "head d_head tap"]
     """Factor of the token t positions before, by t."""

@@ -11,12 +11,11 @@ import tl_ffblock as ffb
 from tests import oracle, tiny
 from tests.attribution.conftest import DIFFERENCE
 from tests.cases import model_of, slow_beyond
-from tests.tolerances import CONSERVED_FLOAT64, ORACLE
+from tests.tolerances import CONSERVED_FLOAT64, OPTIMISED_FLOAT32, ORACLE
 from tl_ffblock.interventions import attention_knockout_hooks
 
 MIXERS = slow_beyond(("qwen3_5", "bamba", "mamba2", "mamba", "falcon_mamba", "jamba"), ("qwen3_5", "mamba2", "mamba"))
 RECURRENT = {"qwen3_5": (0,), "bamba": (0,), "jamba": (0,), "mamba": (0, 1), "mamba2": (0, 1), "falcon_mamba": (0, 1)}
-WITHOUT_BIAS = {"use_bias": False}
 N = 9
 pytestmark = pytest.mark.usefixtures("float64_throughout")
 
@@ -78,13 +77,14 @@ def padded(tokens: Tensor, side: str) -> tuple[Tensor, Tensor, Tensor]:
     return ids[None], torch.zeros_like(ids).index_fill(0, real, 1)[None], real
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("family", MIXERS)
-def test_a_bias_at_padding_is_no_tokens(family: str) -> None:
+def test_a_bias_at_padding_is_no_tokens(family: str, side: str) -> None:
     """A convolution reads the projection's bias at padding to the left: the logits differ, and the attribution still sums to them."""
-    ids, mask, _ = padded(tiny.tokens(family, 5), "left")
+    ids, mask, real = padded(tiny.tokens(family, 5), side)
     result = ffb.attribute(double(family), ids, DIFFERENCE, of=("heads", "edges"), attention_mask=mask)[0]
     with torch.no_grad():
-        logits = tiny.hf_model(family, dtype=torch.float64)(ids, attention_mask=mask).logits[0, -1]
+        logits = tiny.hf_model(family, dtype=torch.float64)(ids, attention_mask=mask).logits[0, real[-1]]
     total = float(result.token_attributions.sum()) + sum(map(float, result.biases.values()))
     assert total == pytest.approx(float(logits[7] - logits[11]), abs=CONSERVED_FLOAT64["every other"] * float(logits.abs().max()))
     assert ffb.contribution_maps(double(family), ids, attention_mask=mask)[0].worst_completeness()[0] < ORACLE
@@ -132,6 +132,17 @@ def without_writes(mixer: Any, queries: list[int], keys: list[int]) -> Callable[
         return (z @ recurrence.out.weight + recurrence.out.bias)[None]
 
     return leave
+
+
+@pytest.mark.parametrize("family", ["mamba", "mamba2"])
+def test_strong_decays_of_long_sequences_are_exact(family: str) -> None:
+    """In float32, where a difference of two long sums has the rounding of the sums."""
+    model = tiny.bridge(family, num_hidden_layers=1)
+    for name, weight in model.original_model.named_parameters():
+        weight.data += 3.0 * name.endswith("A_log")
+    tokens = torch.randint(tiny.N_SPECIAL, tiny.VOCAB, (300,), generator=torch.Generator().manual_seed(0))
+    maps = ffb.contribution_maps(model, tokens, scopes="Attn", queries=[-1, 150])
+    assert maps.worst_completeness()[0] < OPTIMISED_FLOAT32
 
 
 @pytest.mark.parametrize("family", ["mamba", "falcon_mamba"])

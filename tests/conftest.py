@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import os
 import shutil
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -119,31 +118,21 @@ def tokens_of() -> Callable[..., Tensor]:
 
 @pytest.fixture
 def float64_throughout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RMSNorm and softmax in float64 where the model is: Hugging Face casts both to float32."""
-    import transformers
+    """float64 where a model is: Hugging Face casts norms, softmax, gates and recurrences to float32."""
+    softmax, to, single = nn.functional.softmax, Tensor.to, Tensor.float
 
-    def rms_norm(self: nn.Module, x: Tensor) -> Tensor:
-        eps = self.eps if hasattr(self, "eps") else self.variance_epsilon
-        offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm")
-        weight = getattr(self, "weight", 1.0)
-        gain = 1 + weight if type(self).__name__ in offset else weight
-        return gain * x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+    def kept(self: Tensor, *args: Any, **options: Any) -> Tensor:
+        if self.dtype == torch.float64:
+            args = tuple(torch.float64 if each is torch.float32 else each for each in args)
+            options |= {"dtype": torch.float64} if options.get("dtype") is torch.float32 else {}
+        return to(self, *args, **options)
 
-    shipped = nn.functional.softmax
+    def of_scores(scores: Tensor, dim: int | None = None, dtype: torch.dtype | None = None, **rest: Any) -> Tensor:
+        return softmax(scores, dim=dim, dtype=None if scores.dtype == torch.float64 else dtype, **rest)
 
-    def softmax(scores: Tensor, dim: int | None = None, dtype: torch.dtype | None = None, **rest: Any) -> Tensor:
-        return shipped(scores, dim=dim, dtype=None if scores.dtype == torch.float64 else dtype, **rest)
-
-    model_classes = {family.model_class for family in tiny.FAMILIES.values()} | {
-        "Glm4ForCausalLM",
-        "GraniteForCausalLM",
-    }  # a golden case, frozen autograd
-    for model_class in sorted(model_classes):
-        module = sys.modules[getattr(transformers, model_class).__module__]
-        for name, norm in vars(module).items():
-            if name.endswith("RMSNorm"):
-                monkeypatch.setattr(norm, "forward", rms_norm)
-    monkeypatch.setattr(nn.functional, "softmax", softmax)
+    monkeypatch.setattr(Tensor, "to", kept)
+    monkeypatch.setattr(Tensor, "float", lambda self: self if self.dtype == torch.float64 else single(self))
+    monkeypatch.setattr(nn.functional, "softmax", of_scores)
 
 
 @pytest.fixture(scope="session")

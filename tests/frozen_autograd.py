@@ -3,9 +3,10 @@
 No TransformerLens and no `tl_ffblock` here: norms, activations, routers and patterns are replaced in the modules.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -24,21 +25,23 @@ class Places:
     """Where a family's modules are."""
 
     layers: str
-    z: str
-    """The output matrix of attention."""
+    z: tuple[str, ...]
+    """The output matrix of attention, or of another mixer; a layer has one of them."""
     ff: str
+    """Empty in layers of a mixer alone."""
     scopes: Mapping[str, Site]
     """The tensor at a scope, of scopes that are a tensor of the model's own."""
 
 
-def _pre_ln(layers: str, z: str, norm: str, **scopes: Site) -> Places:
+def _pre_ln(layers: str, z: str | tuple[str, ...], norm: str, *, ff: str = "mlp", **scopes: Site) -> Places:
+    z = (z,) if isinstance(z, str) else z
     plain: dict[str, Site] = {
-        "Attn": (z, "out"),
+        "Attn": ("z", "out"),
         "Atb": (norm, "in"),
         "AtbLn": (norm, "out"),
-        "AtbLnFf": ("mlp", "out"),
+        "AtbLnFf": (ff, "out"),
     }
-    return Places(layers, z, "mlp", {**plain, **scopes, "AtbLnFfRes": ("", "out")})
+    return Places(layers, z, ff, {**plain, **scopes, "AtbLnFfRes": ("", "out")})
 
 
 _LLAMA = _pre_ln("model.layers", "self_attn.o_proj", "post_attention_layernorm")
@@ -47,8 +50,10 @@ _BRANCH_NORMS: dict[str, Site] = {
     "AtbLnFfLn": ("post_feedforward_layernorm", "out"),
 }
 _NEOX = _pre_ln("gpt_neox.layers", "attention.dense", "post_attention_layernorm")
+_HYBRID = _pre_ln("model.layers", ("mamba.out_proj", "self_attn.o_proj"), "pre_ff_layernorm", ff="feed_forward")
+_MAMBA = Places("backbone.layers", ("mixer.out_proj",), "", {"Attn": ("z", "out"), "Atb": ("", "out")})
 _BERT: dict[str, Site] = {
-    "Attn": ("attention.output.dense", "out"),
+    "Attn": ("z", "out"),
     "AttnRes": ("attention.output.LayerNorm", "in"),
     "Atb": ("attention.output.LayerNorm", "out"),
     "AtbFf": ("output.dense", "out"),
@@ -63,7 +68,10 @@ PLACES: dict[str, Places] = {
     "gemma2": _pre_ln("model.layers", "self_attn.o_proj", "pre_feedforward_layernorm", **_BRANCH_NORMS),
     # In parallel blocks no tensor is the residual stream behind attention alone.
     "gpt_neox": Places(_NEOX.layers, _NEOX.z, "mlp", {k: v for k, v in _NEOX.scopes.items() if k != "Atb"}),
-    "bert": Places("bert.encoder.layer", "attention.output.dense", "output.dense", _BERT),
+    "bert": Places("bert.encoder.layer", ("attention.output.dense",), "output.dense", _BERT),
+    "qwen3_5": replace(_LLAMA, z=("linear_attn.out_proj", "self_attn.o_proj")),
+    **dict.fromkeys(("bamba", "jamba"), _HYBRID),
+    **dict.fromkeys(("mamba2", "mamba", "falcon_mamba"), _MAMBA),
 }
 
 
@@ -87,9 +95,11 @@ class FrozenRun:
             head = model.get_output_embeddings()
             hooks.append(head.register_forward_hook(lambda _, args, output: ends.__setitem__("unembedded", output)))
             for number, layer in enumerate(layers):
-                for site in {("", "in"), (self.places.z, "in"), (self.places.ff, "out"), *self.places.scopes.values()}:
-                    constant = rules == "direct" and site in ((self.places.z, "in"), (self.places.ff, "out"))
-                    module = layer.get_submodule(site[0])
+                z = next(name for name in self.places.z if hasattr(layer, name.partition(".")[0]))
+                of_branches: tuple[Site, ...] = ("z", "in"), *(((self.places.ff, "out"),) if self.places.ff else ())
+                for site in {("", "in"), *of_branches, *self.places.scopes.values()}:
+                    constant = rules == "direct" and site in of_branches
+                    module = layer.get_submodule(z if site[0] == "z" else site[0])
                     hooks.append(_keep(module, self.tensors, site, number, constant=constant))
             _replace(model, rules, patch)
             self.logits = model(input_ids=tokens[None]).logits
@@ -99,7 +109,7 @@ class FrozenRun:
 
     def of_layers(self, name: Literal["x", "z", "ff"]) -> list[Tensor]:
         """Of every layer its input, what its heads give, or what its feed-forward writes."""
-        site: Site = {"x": ("", "in"), "z": (self.places.z, "in"), "ff": (self.places.ff, "out")}[name]  # type: ignore[assignment]
+        site: Site = {"x": ("", "in"), "z": ("z", "in"), "ff": (self.places.ff, "out")}[name]  # type: ignore[assignment]
         return [self.tensors[site, layer] for layer in range(self.n_layers)]
 
     def signed_map(self, target: Tensor, scope: str, layer: int) -> Tensor:
@@ -161,7 +171,9 @@ def _keep(module: nn.Module, tensors: dict[tuple[Site, int], Tensor], site: Site
 def _replace(model: nn.Module, rules: str, patch: pytest.MonkeyPatch) -> None:
     for name, module in list(model.named_modules()):
         kind = type(module).__name__
-        if "Norm" in kind and not name.endswith(("q_norm", "k_norm")):  # these belong to the pattern
+        if "NormGated" in kind:
+            patch.setattr(module, "forward", partial(_gated_norm, module.forward, rules))
+        elif "Norm" in kind and not name.endswith(_OF_PATTERNS):
             patch.setattr(module, "forward", partial(_normed, module, module.forward))
         elif hasattr(module, "gate_proj"):
             patch.setattr(module, "forward", partial(_gated, module))
@@ -171,13 +183,56 @@ def _replace(model: nn.Module, rules: str, patch: pytest.MonkeyPatch) -> None:
             patch.setattr(module, "forward", partial(_constants, module.forward))
         elif name.rpartition(".")[2] in ("act", "intermediate_act_fn", "transform_act_fn"):
             patch.setattr(module, "forward", partial(integrated, module.forward))
+    for mixer in {type(module): module for module in model.modules() if hasattr(module, "conv1d")}.values():
+        _mixer(mixer, rules, patch)
     if rules == "path":
+        patch.setattr(torch, "sigmoid", partial(_constant, torch.sigmoid))  # the gate of Qwen3.5's attention
         patch.setattr(nn.functional, "softmax", partial(_constant, nn.functional.softmax))
 
 
 def _normed(norm: Any, shipped: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     y, centred = shipped(x), x - x.mean(dim=-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
     return with_slope(y, ((y - getattr(norm, "bias", 0)) / centred, centred))
+
+
+_OF_PATTERNS = ("q_norm", "k_norm", "dt_layernorm", "b_layernorm", "c_layernorm")
+_SCANS = {"torch_chunk_gated_delta_rule": 2, "mamba2_chunk_scan": 0, "mamba_selective_scan": 0}
+"""Functions of transformers that run a recurrence, and the place of the values among their arguments."""
+
+
+def _mixer(mixer: Any, rules: str, patch: pytest.MonkeyPatch) -> None:
+    """Replace the convolution and the recurrence of all mixers of this class."""
+    modeling = sys.modules[type(mixer).__module__]
+    convolve, width = modeling.causal_conv1d_fn, getattr(mixer, "intermediate_size", None)
+    values = slice(2 * mixer.key_dim, None) if width is None else slice(0, width)
+
+    def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str, **_: Any) -> Tensor:
+        pre = convolve(x, weight, bias)
+        active = nn.functional.silu(pre)
+        made = active.detach().clone() if rules == "path" else active.clone()
+        own = pre[:, values]
+        made[:, values] = with_slope(active[:, values], (active[:, values] / own, own))
+        return made
+
+    patch.setattr(modeling, "causal_conv1d_fn", convolution)
+    for name, place in _SCANS.items() if rules == "path" else ():
+        if hasattr(modeling, name):
+            patch.setattr(modeling, name, partial(_scan, getattr(modeling, name), place))
+
+
+def _scan(shipped: Callable[..., Any], place: int, *args: Any, **options: Any) -> Any:
+    """A recurrence whose coefficients, and whose gate where it has one, are constant."""
+    constant = [each.detach() if isinstance(each, Tensor) else each for each in args]
+    constant[place] = args[place]
+    named = {name: each.detach() if isinstance(each, Tensor) else each for name, each in options.items()}
+    return shipped(*constant, **named)
+
+
+def _gated_norm(shipped: Callable[..., Tensor], rules: str, x: Tensor, gate: Tensor) -> Tensor:
+    """A norm with a constant scale before or after its gate, which is constant with the coefficients."""
+    gate = gate.detach() if rules == "path" else gate
+    product = x * nn.functional.silu(gate)
+    return product * (shipped(x, gate) / product).detach()
 
 
 def _gated(ff: Any, x: Tensor) -> Tensor:

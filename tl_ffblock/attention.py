@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, of_heads, scored_heads
+from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, of_heads, scored_heads, stacked_heads
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.token_maps import ATTENTION, EFFECTIVE_ATTENTION, AttentionScores, TokenMaps
@@ -241,7 +241,7 @@ def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
 def _labelled(
     run: Run, number: int, maps: Mapping[int, Float[Tensor, "head query key"]], kind: AttentionKind
 ) -> TokenMaps:
-    values = torch.stack([maps[layer] for layer in run.layers])
+    values = stacked_heads([maps[layer] for layer in run.layers])
     sequence = run.sequences[number]
     effective = kind == "pattern" and any(run.model.layers[layer].is_recurrent for layer in run.layers)
     return TokenMaps(

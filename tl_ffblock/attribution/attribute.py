@@ -37,6 +37,7 @@ from tl_ffblock.bridge.traced import (
     with_gradients,
 )
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, brief, did_you_mean
+from tl_ffblock.layer.heads import stacked_heads
 from tl_ffblock.layer.mixers import convolved, token_edges
 from tl_ffblock.layer.positions import several
 from tl_ffblock.layer.records import on_cpu
@@ -581,12 +582,6 @@ class Shares:
 
 def _of_heads(value: Float[Tensor, "... key kv_head e"], like: Float[Tensor, "... query head e"]) -> Tensor:
     return value.repeat_interleave(like.shape[-2] // value.shape[-2], dim=-2)
-
-
-def stacked_heads(tables: Sequence[Float[Tensor, "head ..."]]) -> Float[Tensor, "layer head ..."]:
-    """Tables of all layers; layers with fewer heads have zeros for the others."""
-    n_heads = max(map(len, tables))
-    return torch.stack([torch.cat([each, each.new_zeros(n_heads - len(each), *each.shape[1:])]) for each in tables])
 
 
 def edge_errors(edges: Float[Tensor, "head query key"], shares: Float[Tensor, "head query"]) -> Float[Tensor, " two"]:

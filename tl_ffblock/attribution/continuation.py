@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int, Integer
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_run, stacked_heads
+from tl_ffblock.attribution.attribute import ForwardOptions, open_attribution_run
 from tl_ffblock.attribution.attribution import in_words
 from tl_ffblock.attribution.certificate import refuse_forms, relative
 from tl_ffblock.attribution.targets import warn_of_missing_space
@@ -23,6 +23,7 @@ from tl_ffblock.bridge.model import identify
 from tl_ffblock.bridge.runs import DEFAULTS, Ids, Run, continued
 from tl_ffblock.bridge.traced import Backward, Traced, difference_of_logits, trace, with_gradients
 from tl_ffblock.errors import CompletenessError, InputError, brief
+from tl_ffblock.layer.heads import stacked_heads
 from tl_ffblock.layer.positions import one_position, several, whole_number
 from tl_ffblock.numerals import scientific, significant
 from tl_ffblock.result import Result, Results

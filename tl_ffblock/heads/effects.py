@@ -16,14 +16,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import stacked_heads
 from tl_ffblock.attribution.targets import Direction, Target, for_prompts
 from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced, slopes_at_values
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
 from tl_ffblock.errors import UnsupportedModelError
-from tl_ffblock.layer.heads import head_names
+from tl_ffblock.layer.heads import head_names, stacked_heads
 from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict

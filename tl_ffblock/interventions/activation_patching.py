@@ -567,6 +567,12 @@ def _opened(model: Model, target: Any, n_pairs: int, has_corrupted: bool, given:
         raise InputError(
             f"of='pattern' with replacement={given['replacement']!r}: rows of different queries have no mean. Use 'zero' or 'run'."
         )
+    sizes = sorted({model.layers[layer].n_heads for layer in chosen})
+    if "head" in kinds and len(sizes) > 1:
+        raise InputError(
+            f"of='head': layers of {model.name} have {' or '.join(map(str, sizes))} heads. Choose layers with equally many, such as "
+            f"layers={[layer for layer in chosen if model.layers[layer].n_heads == sizes[0]]}, or omit 'head'."
+        )
     end = (model.n_layers,) if given["layers"] is None else ()
     return _Sweep(
         model=model,

@@ -271,10 +271,24 @@ def _mixed(pattern: Float[Tensor, "batch head query key"], v: Float[Tensor, "bat
 
 def _decays(log_decay: Float[Tensor, "batch pos head"]) -> Float[Tensor, "batch head query key"]:
     """`prod_{t=j+1..i} a_t` for j <= i, else zero, from `log a`."""
-    total = rearrange(log_decay.cumsum(dim=1), "batch pos head -> batch head pos")
-    gap = total[..., :, None] - total[..., None, :]
-    later = torch.ones(gap.shape[-2:], dtype=torch.bool, device=gap.device).triu(1)
-    return gap.masked_fill(later, -torch.inf).exp()
+    gap = _sums_between(log_decay)
+    return gap.masked_fill(_later(gap), -torch.inf).exp()
+
+
+def _sums_between(x: Float[Tensor, "batch pos head"]) -> Float[Tensor, "batch head query key"]:
+    """`sum_{t=j+1..i} x_t`, up to rounding of itself: differences of long sums would have the rounding of these.
+
+    The sums are in float64, as a number of the dtype and its rounding.
+    """
+    total = rearrange(x.double().cumsum(dim=1), "batch pos head -> batch head pos")
+    rounded = total.to(x.dtype)
+    gaps = (part[..., :, None] - part[..., None, :] for part in (rounded, (total - rounded).to(x.dtype)))
+    return next(gaps) + next(gaps)
+
+
+def _later(table: Float[Tensor, "... query key"]) -> Bool[Tensor, "query key"]:
+    """Keys after their query."""
+    return torch.ones(table.shape[-2:], dtype=torch.bool, device=table.device).triu(1)
 
 
 @dataclass(frozen=True)

@@ -188,10 +188,8 @@ class Recurrence:
         """Parts by source token of the mixer's output, for block input x [pos, d_model]."""
         assert norm is not None and not norm.bias.any()
         values = _diagonal(norm.linear(x, x)) @ self.value.weight
-        if value_bias == "token":
-            values = values + _diagonal(self.value.bias.expand(len(x), -1))
-        else:
-            values = _add_to_bias(values, self.value.bias)
+        own, bias = _diagonal(self.value.bias.expand(len(x), -1)), self.value.bias
+        values = values + own if value_bias == "token" else _add_to_bias(values, bias)
         convolved = _add_to_bias(_convolution(values, self.taps), self.tap_bias)
         active = integrated_gradients(convolved[None], lambda pre: nn.functional.silu(pre[0]))
         return self.out(self.scan(active) * self.factor[:, None])
@@ -507,7 +505,15 @@ _HYBRID = Paths(
     moe="feed_forward",
 )
 _MAMBA = Paths(
-    "attn_only", layers="layers", last_norm="norm_f", value="", out="", norms={"attn": "norm"}, ff_in=(), act="", ff_out=""
+    "attn_only",
+    layers="layers",
+    last_norm="norm_f",
+    value="",
+    out="",
+    norms={"attn": "norm"},
+    ff_in=(),
+    act="",
+    ff_out="",
 )
 _MIXERS = ("linear_attn", "mamba", "mixer")
 _PATHS: dict[str, Paths] = {
@@ -922,7 +928,14 @@ def _is_rms(module: nn.Module) -> bool:
 
 def _read_norm(module: nn.Module) -> Norm:
     """LayerNorm, RMSNorm, or Gemma's, Qwen3-Next's and Qwen3.5's RMSNorm, whose gain is 1 + weight."""
-    offset = ("GemmaRMSNorm", "Gemma2RMSNorm", "Gemma3RMSNorm", "Qwen3NextRMSNorm", "Qwen3_5RMSNorm", "Qwen3_5MoeRMSNorm")
+    offset = (
+        "GemmaRMSNorm",
+        "Gemma2RMSNorm",
+        "Gemma3RMSNorm",
+        "Qwen3NextRMSNorm",
+        "Qwen3_5RMSNorm",
+        "Qwen3_5MoeRMSNorm",
+    )
     gain = 1 + module.weight if type(module).__name__ in offset else module.weight
     if _is_rms(module):
         eps = module.eps if hasattr(module, "eps") else module.variance_epsilon

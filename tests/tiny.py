@@ -103,9 +103,7 @@ _DELTA = {
 _STATES = dict(
     hidden_size=D_MODEL, num_hidden_layers=2, state_size=5, conv_kernel=3, use_bias=True, chunk_size=4, **_IDS
 )
-_MAMBA_2 = dict(
-    mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=3, mamba_chunk_size=4
-)
+_MAMBA_2 = dict(mamba_n_heads=4, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=5, mamba_d_conv=3, mamba_chunk_size=4)
 _MAMBA_1 = dict(
     mamba_d_state=5, mamba_d_conv=3, mamba_dt_rank=4, attn_layer_period=2, attn_layer_offset=1, num_experts=4
 )

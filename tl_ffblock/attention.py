@@ -11,7 +11,15 @@ from torch import Tensor
 
 from tl_ffblock.bridge.runs import DEFAULTS, Layers, Run, RunOptions, Texts, Tokens, open_run
 from tl_ffblock.errors import InputError, ProcessedWeightsWarning, UnsupportedModelError
-from tl_ffblock.layer.heads import AskedHeads, ScoredHeads, head_names, head_numbers, of_heads, scored_heads, stacked_heads
+from tl_ffblock.layer.heads import (
+    AskedHeads,
+    ScoredHeads,
+    head_names,
+    head_numbers,
+    of_heads,
+    scored_heads,
+    stacked_heads,
+)
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.results.token_maps import ATTENTION, EFFECTIVE_ATTENTION, AttentionScores, TokenMaps

@@ -347,17 +347,40 @@ GRAPHS = (
 
 MIXERS = (
     *(
-        Fault(f"layer.mixers.{broken}", every, "maps", "pattern x value W_O + b_O = attention output", family, "IdentityError")
+        Fault(
+            f"layer.mixers.{broken}",
+            every,
+            "maps",
+            "pattern x value W_O + b_O = attention output",
+            family,
+            "IdentityError",
+        )
         for broken, family in (
-            ("_decays", "qwen3_5"), ("_decays", "mamba2"), ("SelectiveScan._of_channels", "mamba"), ("DeltaNet.gate", "qwen3_5"), ("SelectiveScan.gate", "mamba"),
-            ("GatedNorm.scale", "mamba2"), ("Convolution.slope", "mamba"), ("Convolution.__call__", "mamba2"), ("_unit", "qwen3_5"),
-            ("Mixer._taps", "mamba2"), ("Mixed.constant", "mamba"),
+            ("_decays", "qwen3_5"),
+            ("_decays", "mamba2"),
+            ("SelectiveScan._of_channels", "mamba"),
+            ("DeltaNet.gate", "qwen3_5"),
+            ("SelectiveScan.gate", "mamba"),
+            ("GatedNorm.scale", "mamba2"),
+            ("Convolution.slope", "mamba"),
+            ("Convolution.__call__", "mamba2"),
+            ("_unit", "qwen3_5"),
+            ("Mixer._taps", "mamba2"),
+            ("Mixed.constant", "mamba"),
         )
     ),
     Fault("layer.mixers.Mixer._taps", every, "vectors", "scope Attn: contributions and bias differ", "qwen3_5"),
     Fault("layer.mixers.Convolution.slope", every, "shares", "linearised output of blocks.0.mixer differs", "mamba2"),
-    Fault("layer.mixers.SelectiveScan.pattern", every, "shares", "linearised output of blocks.0.mixer differs", "mamba"),
-    Fault("layer.mixers.DeltaNet.pattern", every, "direct contributions", "linearised output of blocks.0.linear_attn differs", "qwen3_5"),
+    Fault(
+        "layer.mixers.SelectiveScan.pattern", every, "shares", "linearised output of blocks.0.mixer differs", "mamba"
+    ),
+    Fault(
+        "layer.mixers.DeltaNet.pattern",
+        every,
+        "direct contributions",
+        "linearised output of blocks.0.linear_attn differs",
+        "qwen3_5",
+    ),
     Fault("attribution.attribute.token_edges", every, "edges", "sums of edges differ", "mamba2"),
     Fault("attribution.attribute.token_edges", every, "graph", "intercept of each head", "mamba"),
 )

@@ -86,7 +86,9 @@ def test_a_bias_at_padding_is_no_tokens(family: str, side: str) -> None:
     with torch.no_grad():
         logits = tiny.hf_model(family, dtype=torch.float64)(ids, attention_mask=mask).logits[0, real[-1]]
     total = float(result.token_attributions.sum()) + sum(map(float, result.biases.values()))
-    assert total == pytest.approx(float(logits[7] - logits[11]), abs=CONSERVED_FLOAT64["every other"] * float(logits.abs().max()))
+    assert total == pytest.approx(
+        float(logits[7] - logits[11]), abs=CONSERVED_FLOAT64["every other"] * float(logits.abs().max())
+    )
     assert ffb.contribution_maps(double(family), ids, attention_mask=mask)[0].worst_completeness()[0] < ORACLE
 
 

@@ -429,7 +429,9 @@ class Shares:
         for index in range(len(edges)) if "masking" in self.of else ():
             of_prompt = replace(self, index=index)
             own, weights = of_prompt.cells(edges), of_prompt.cells(pattern)
-            lost = lost_by_masking(weights, own, self.run.settings.rtol) if softmax else others_of(of_prompt.cells(writes))
+            lost = (
+                lost_by_masking(weights, own, self.run.settings.rtol) if softmax else others_of(of_prompt.cells(writes))
+            )
             yield (f"masking.{index}", layer), lost
             z, by_z = (held["z", layer].detach() for held in (self.traced.cache.kept, self.back.kept))
             if "edges" not in self.of:
@@ -536,9 +538,9 @@ class Shares:
                 shifts[layer] = by_read @ shift
                 inputs[layer] = (read * by_read).sum(dim=-1) - shifts[layer]
                 outputs[layer] = torch.linalg.vecdot(*self._positions("mlp_out", layer))
-        own = self._named_biases(layers, shifts)
         flows = {"edges": edges, "head_biases": biases, "mlp_inputs": inputs, "mlps": outputs}
-        yield from ((f"graph.{name}", shares) for name, shares in {**flows, **own}.items())
+        flows |= self._named_biases(layers, shifts)
+        yield from ((f"graph.{name}", shares) for name, shares in flows.items())
 
     def _named_biases(self, layers: range, shifts: Float[Tensor, "layer pos"]) -> dict[str, Float[Tensor, "layer pos"]]:
         """Attributions to named biases by the component that adds them, and to user edits of the residual stream.
@@ -567,7 +569,9 @@ class Shares:
     def _attention(self, layer: int) -> tuple[dict[str, Tensor], Tensor]:
         """Tensors by which a layer mixes tokens, and the derivative by the weighted values [query head d_head]."""
         kept, gradient = self.traced.cache.kept, self._cut(self._by_weighted(layer))
-        tensors = {name: self._cut(kept[name, layer]) for name in _MIXING if name != "pattern" and (name, layer) in kept}
+        tensors = {
+            name: self._cut(kept[name, layer]) for name in _MIXING if name != "pattern" and (name, layer) in kept
+        }
         tensors["value"] = _of_heads(tensors["value"], gradient)
         pattern = kept["pattern", layer].detach()[self.index].to(gradient)
         real = self.traced.batch.real(self.index)

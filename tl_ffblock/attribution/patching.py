@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run, read_parts, stacked_heads
+from tl_ffblock.attribution.attribute import AttributeOptions, open_attribution_run, read_parts
 from tl_ffblock.attribution.average_shares import (
     BETWEEN,
     Averages,
@@ -39,6 +39,7 @@ from tl_ffblock.bridge.traced import Traced, difference_of_logits, trace, with_g
 from tl_ffblock.errors import CompletenessError, InputError, ScopeKeyError, brief
 from tl_ffblock.graphs.edge_estimates import EdgeEstimates
 from tl_ffblock.graphs.graph import GraphTarget
+from tl_ffblock.layer.heads import stacked_heads
 from tl_ffblock.layer.positions import NamedPositions, layer_number, whole_number
 from tl_ffblock.metrics import Metric
 from tl_ffblock.numerals import significant
@@ -639,7 +640,10 @@ def _summed(run: Run, products: Mapping[tuple[str, int], Tensor], kinds: tuple[E
         return rows(name, layer).sum(dim=-1).cpu()
 
     by_kind = {
-        kind: (stacked_heads if kind in _BY_HEAD else torch.stack)([of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]) for kind in kinds
+        kind: (stacked_heads if kind in _BY_HEAD else torch.stack)(
+            [of_kind(kind, layer) for layer in range(n_layers + (kind == "residual"))]
+        )
+        for kind in kinds
     }
     with_neurons = [layer for layer in range(n_layers) if ("post", layer) in products]
     return {

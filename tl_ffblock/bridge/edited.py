@@ -37,8 +37,8 @@ from torch.utils.hooks import RemovableHandle
 from tl_ffblock.bridge.callbacks import LastCallback, change_input
 from tl_ffblock.bridge.hugging_face import probe_tokens
 from tl_ffblock.bridge.inputs import Batch, drop_graph, forward
-from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.layers import BoundLayer
+from tl_ffblock.bridge.linearised import token_embedding_name
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import IdentityError, InputError, UnsupportedModelError
 from tl_ffblock.layer.positions import positions as numbers_of

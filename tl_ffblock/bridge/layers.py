@@ -314,10 +314,9 @@ class BoundLayer:
             case "out_norm" if self.number + 1 == len(self.hooked.blocks):
                 return "ln_final"
             case "out_norm":
-                after = self.number + 1
-                return (
-                    None if self.order == "norm_after" else f"blocks.{after}.{_first_norm(self.hooked.blocks[after])}"
-                )
+                following = self.number + 1
+                first = _first_norm(self.hooked.blocks[following])
+                return None if self.order == "norm_after" else f"blocks.{following}.{first}"
 
     # HookPoints
 
@@ -433,8 +432,8 @@ class BoundLayer:
                 # HookPoints of Granite's scaled branches have the terms of the residual stream, and fire only if hooks were there
                 # in the first forward pass; these have the modules' outputs.
                 silent = hasattr(self.block, "residual_contribution_scale") or self.is_recurrent
-                module = self.mixes if branch == "attn" else branch
-                name = self.name(f"{module}.hook_out" if norms or silent else f"hook_{branch}_out")
+                part = self.mixes if branch == "attn" else branch
+                name = self.name(f"{part}.hook_out" if norms or silent else f"hook_{branch}_out")
             case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm) if self.norm_modules[norm] is not None:
                 name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
             case Normalise(of, norm):

@@ -245,7 +245,11 @@ class _Linearised:
         for site, name in self._sites(layer, hidden=hidden).items():
             if site in cache.keeps or (site == "gate" and "value" in cache.keeps):
                 after(name, cache.keep(site, number, layer))
-        if "z_made" in cache.keeps and not layer.is_recurrent and edited_names({layer.values_name: self.model.hook_point(layer.values_name)}):
+        if (
+            "z_made" in cache.keeps
+            and not layer.is_recurrent
+            and edited_names({layer.values_name: self.model.hook_point(layer.values_name)})
+        ):
             self.fittings.before(layer.values_name, cache.keep("z_made", number, layer))
         if layer.has_feed_forward:
             if "ff_in" in cache.keeps:
@@ -369,7 +373,11 @@ class _Linearised:
                         cache.keep("z", number)(z)
                     return z
                 name, bias = biases.get(site, ("", None))
-                gated = None if rules.direct else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias, first)
+                gated = (
+                    None
+                    if rules.direct
+                    else cache.biased(Place("bias", number, layer.name(f"{layer.mixes}.{name}")), bias, first)
+                )
                 return tensor if gated is None else gated(tensor)
 
             constant = Constant(rules.attention, rules.norms, rules.feed_forward)

@@ -206,7 +206,10 @@ def collecting(
         for collector in collectors if watch else ():
             pattern = None
             if "pattern" in collector.names:
-                pattern, values = (model.hook_point(name) for name in (collector.names["pattern"], model.layers[collector.layer].values_name))
+                pattern, values = (
+                    model.hook_point(name)
+                    for name in (collector.names["pattern"], model.layers[collector.layer].values_name)
+                )
                 fit(values.register_forward_pre_hook(collector.attend))
             for point in inside[collector.layer]:
                 fit(Watch(point, partial(collector.mark_edited, of_pattern=point is pattern)))

@@ -490,9 +490,7 @@ class LayerFlow:
         written_by: list[int] = []
         for j in shown.tolist():
             weight, words = float(self.record.pattern[head, i, j]), f"head {head}: value of {draft.labels[j]!r} at {j}"
-            node = self._node(
-                "value", f"H{head}.v", words, coefficient=weight, head=head, index=j, position=j
-            )
+            node = self._node("value", f"H{head}.v", words, coefficient=weight, head=head, index=j, position=j)
             written_by.append(draft.scale(node, contributions[j], by, (qkv, weight, "attention")))
         hidden = _hidden(len(contributions), shown)
         rest = written - contributions[shown].sum(dim=0)  # with the bias of a convolution

@@ -21,7 +21,6 @@ from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced,
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
-from tl_ffblock.errors import UnsupportedModelError
 from tl_ffblock.layer.heads import head_names, stacked_heads
 from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps

@@ -89,7 +89,7 @@ class GatedNorm:
 
     def scale(self, y: Float[Tensor, "batch pos head d_head"]) -> Float[Tensor, "batch pos head d_head"]:
         """Denominator of every channel."""
-        groups = y.flatten(2).unflatten(-1, (-1, self.width))
+        groups = y.reshape(*y.shape[:2], -1, self.width)
         size = (groups.square().mean(dim=-1, keepdim=True) + self.eps).sqrt()
         return size.expand_as(groups).reshape(y.shape)
 
@@ -142,23 +142,25 @@ class Mixer(ABC):
         """Effective attention C of the mixer's input x and its values v after the convolution, at some queries."""
 
     def scanned(
-        self, x: Float[Tensor, "batch pos d"], v: Float[Tensor, "batch pos head d_head"], made: Tensor
+        self,
+        v: Float[Tensor, "batch pos head d_head"],  # noqa: ARG002
+        made: Float[Tensor, "batch pos head d_head"],  # noqa: ARG002
     ) -> Float[Tensor, "batch pos head d_head"] | None:
-        """y without C, token after token; None if C is no larger than a softmax pattern. `made` is v for the coefficients."""
+        """Outputs y without C, token after token; None if C is no larger than a softmax pattern. `made` is v for the coefficients."""
         return None
 
-    def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
+    def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:  # noqa: ARG002
         """Gate [batch pos head d_head] without the norm; None without one."""
         return None
 
-    def source(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
+    def source(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:  # noqa: ARG002
         """Factor [batch pos head d_head] of values before the convolution; None without one."""
         return None
 
     def mix(
         self,
         x: Float[Tensor, "batch pos d"],
-        constant: Constant = Constant(),  # noqa: B008 - frozen
+        constant: Constant = Constant(),
         change: Change = lambda _, tensor: tensor,
         hidden: Bool[Tensor, "#batch #head query key"] | None = None,
         rows: Rows = None,
@@ -176,7 +178,7 @@ class Mixer(ABC):
             hidden: Pairs whose coefficient is set to zero.
         """
         coefficients = x.detach() if constant.coefficients else x
-        u = change("value", self.attention.values(x.flatten(0, 1)).unflatten(0, x.shape[:2]))
+        u = change("value", self.attention.values(x.flatten(0, 1)).reshape(*x.shape[:2], *self.attention.b_v.shape))
         source, convolution = self.source(coefficients), self.convolution
         v = u if source is None else u * source
         taps = offset = None
@@ -191,7 +193,7 @@ class Mixer(ABC):
         elif source is not None:
             taps = source[..., None]
         made = v.detach() if constant.coefficients else v
-        y = None if weighs else self.scanned(coefficients, v, made)
+        y = None if weighs else self.scanned(v, made)
         pattern = None
         if y is None:
             pattern = self.pattern(coefficients, made, rows)
@@ -293,7 +295,7 @@ def _later(table: Float[Tensor, "... query key"]) -> Bool[Tensor, "query key"]:
 
 @dataclass(frozen=True)
 class DeltaNet(Mixer):
-    """Gated delta net (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464, eq. 10):
+    """Gated delta net (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464, eq. 10).
 
         S_t = a_t S_t-1 (I - b_t k_t k_t^T) + b_t v_t k_t^T,   y_t = S_t q_t
 
@@ -339,9 +341,9 @@ class DeltaNet(Mixer):
 
 @dataclass(frozen=True)
 class StateSpace(Mixer):
-    """State-space model with one decay per head (Mamba-2; Dao and Gu 2024, arXiv 2405.21060, eq. 6):
+    """State-space model with one decay per head (Mamba-2; Dao and Gu 2024, arXiv 2405.21060, eq. 6).
 
-        S_t = e^(dt_t A) S_t-1 + dt_t v_t B_t^T,   y_t = S_t C_t + D v_t,   dt = softplus(x W_dt + b_dt)
+    S_t = e^(dt_t A) S_t-1 + dt_t v_t B_t^T,   y_t = S_t C_t + D v_t,   dt = softplus(x W_dt + b_dt)
     """
 
     w_b: Projection
@@ -394,24 +396,24 @@ class SelectiveScan(Mixer):
     def pattern(self, x: Tensor, v: Tensor, rows: Rows) -> Float[Tensor, "batch head query key"]:
         dt, b, c = self._selected(v)
         at_once = max(1, _CACHED_NUMBERS // (x.shape[1] * self.sizes[1]))
-        chunks = zip(dt.split(at_once, dim=-1), (-self.log_a.exp()).split(at_once), strict=True)
+        chunks = zip(torch.split(dt, at_once, dim=-1), torch.split(-self.log_a.exp(), at_once), strict=True)
         every = torch.arange(x.shape[1], device=x.device).expand(len(x), -1) if rows is None else rows.to(x.device)
         pattern = torch.cat([self._of_channels(*chunk, b, c, every) for chunk in chunks], dim=1)
         own = F.one_hot(every, x.shape[1]).to(pattern)[:, None]  # D at each query's own token
         return pattern + self.skip[:, None, None] * own
 
     def _selected(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """dt [batch pos head], B and C [batch pos state]."""
+        """Dt [batch pos head], B and C [batch pos state]."""
         rank, states = self.sizes
-        found = self.w_x(v[..., 0])[:, :, 0].split([rank, states, states], dim=-1)
+        found = torch.split(self.w_x(v[..., 0])[:, :, 0], [rank, states, states], dim=-1)
         dt, b, c = found if self.norms is None else (norm(each) for norm, each in zip(self.norms, found, strict=True))
         return F.softplus(self.w_dt(dt)[..., 0]), b, c
 
-    def scanned(self, x: Tensor, v: Tensor, made: Tensor) -> Float[Tensor, "batch pos head d_head"]:
+    def scanned(self, v: Tensor, made: Tensor) -> Float[Tensor, "batch pos head d_head"]:
         dt, b, c = self._selected(made)
         decays, writes = (dt[..., None] * -self.log_a.exp()).exp(), dt[..., None] * b[:, :, None]
         held, read = torch.zeros_like(writes[:, 0]), []
-        for t in range(x.shape[1]):
+        for t in range(v.shape[1]):
             held = held * decays[:, t] + writes[:, t] * v[:, t]
             read.append((held @ c[:, t, :, None])[..., 0])
         return torch.stack(read, dim=1)[..., None] + self.skip[:, None] * v

@@ -430,9 +430,9 @@ class LayerRecord:
 
         A channel e of a head is then a head of its own, of width 1, whose weights have any sign:
 
-            sum_j P_ij (g_i * v_j) W_O = sum_e sum_s (g_ie sum_t P_i,s+t k_s+t,te) u_se W_O[e]
+            sum_j P_ij (g_i * v_j) W_O = sum_e sum_s (g_ie sum_n P_i,s+n k_s+n,ne) u_se W_O[e]
 
-        with v_j = sum_t k_jt * u_j-t. A gate of one number per head leaves heads as they are. Queries and keys are omitted.
+        with v_j = sum_n k_jn * u_j-n. A gate of one number per head leaves heads as they are. Queries and keys are omitted.
         """
         return self._by_channel if self.is_by_channel else self
 
@@ -453,8 +453,9 @@ class LayerRecord:
             w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
             constant = None if constant is None else rearrange(constant, "query head e -> query (head e) 1")
         block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v, norm=None))
-        without = dict.fromkeys(("gate", "taps", "query", "key"))
-        return replace(self, block=block, pattern=channels.flatten(0, 1), value=value, constant=constant, **without)
+        pattern, gone = channels.flatten(0, 1), None
+        changed = replace(self, block=block, pattern=pattern, value=value, constant=constant)
+        return replace(changed, gate=gone, taps=gone, query=gone, key=gone)
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]
@@ -564,7 +565,7 @@ class LayerRecord:
 
 
 def _convolved(
-    channels: Float[Tensor, "head #e query key"], taps: Float[Tensor, "key head e tap"]
+    channels: Float[Tensor, "head _e query key"], taps: Float[Tensor, "key head e tap"]
 ) -> Float[Tensor, "head e query key"]:
     """Weights of values before a convolution: `sum_t P_i,s+t k_s+t,t`."""
     n_keys, *_, n_taps = taps.shape

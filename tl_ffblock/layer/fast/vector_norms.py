@@ -720,7 +720,11 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     These channels replace the "key" axis. The jvp then gives vectors that check every norm of that token, of whole
     contributions and through heads. They do not depend on edits.
     """
-    n_heads, record, n_keys = len(stack.record.pattern), replace(stack.record, edited=False), stack.record.pattern.shape[-1]
+    n_heads, record, n_keys = (
+        len(stack.record.pattern),
+        replace(stack.record, edited=False),
+        stack.record.pattern.shape[-1],
+    )
     of_key, at = record, key
     if record.is_by_channel:  # of one sequence; a convolution reads the token at some positions after it
         at, n_taps = 0, 1 if record.taps is None else record.taps.shape[-1]
@@ -730,9 +734,9 @@ def _channels_of_key(stack: Stack, key: int, settings: Settings, *, by_head: boo
     values = token_values(of_key, settings.value_bias)[0][at :: n_keys if of_key is record else len(of_key.value)]
     z = of_key.pattern[:, :, at].T[:, :, None] * values[sequences]
     n_parts = n_heads if by_head else 1
-    by_part = (rearrange(each, "... head e d -> ... (head e) d") for each in (z[..., None], of_key.block.attention.w_o))
-    z, w_o = (each.unflatten(-2, (n_parts, -1)) for each in by_part)
-    through_heads = einsum(z[..., 0], w_o, "query part e, part e d -> query part d")
+    z = z.reshape(len(z), n_parts, -1)
+    w_o = of_key.block.attention.w_o.reshape(n_parts, z.shape[-1], -1)
+    through_heads = einsum(z, w_o, "query part e, part e d -> query part d")
     x, none = record.tensor(INPUT), torch.zeros_like(through_heads)
     own = x * (record.queries == key + n_keys * sequences)[:, None]  # numbered over all sequences
     attention = Parts(torch.cat([through_heads, none[:, :1]], dim=1), torch.zeros_like(x))

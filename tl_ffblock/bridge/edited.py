@@ -482,6 +482,11 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
             f"of={kind!r}: {bound.where} has no {lacks} (order {order}). Omit {kind!r} from `of`."
         )
     else:
+        if kind == "mlp" and bound.beside is not None:
+            raise UnsupportedModelError(
+                f"of={kind!r}: {bound.where} adds the outputs of its experts and of a shared expert beside them, so no HookPoint has the "
+                "feed-forward's. Omit 'mlp' from `of`."
+            )
         sums = (step.operation for step in bound.program if isinstance(step.operation, Add))
         added = feed_sum(order) if kind == "mlp" else next(each for each in sums if each.right == INPUT)
         name = bound.sites[f"whole.{added.left}"]

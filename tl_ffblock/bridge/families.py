@@ -188,7 +188,7 @@ def _order_of(block: Any) -> Order | None:
     after = hasattr(block, "ln1_post"), hasattr(block, "ln2_post")
     if any(base.__name__ == "ParallelBlockBridge" for base in type(block).__mro__):
         return "parallel" if before[0] and not any(after) else None
-    if not hasattr(block, "mlp"):
+    if not {"mlp", "moe", "shared_mlp"} & {*block._modules}:
         return "attn_only" if (*before, *after) == (True, False, False, False) else None
     known: dict[tuple[bool, ...], Order] = {
         (True, True, False, False): "pre_ln",

@@ -187,7 +187,7 @@ class Fittings:
 
     def reading(self, layer: BoundLayer, site: str, receive: Change) -> None:
         """Read a tensor of a layer that no HookPoint shows (`BoundLayer.on_module`)."""
-        name = layer.name("mlp.experts" if site == "routing" else f"{layer.mixes}, its input")
+        name = layer.name(f"{layer.feeds}.experts" if site == "routing" else f"{layer.mixes}, its input")
         self._add(0, name, receive, partial(layer.on_module, site))
 
     def _add(self, number: int, name: str, change: Change | None, fit: Callable[[Change], Any]) -> None:

@@ -60,6 +60,8 @@ from tl_ffblock.layer.scopes import (
     output_step,
 )
 
+FEED_FORWARDS = ("mlp", "moe", "shared_mlp")
+"""Names of a layer's feed-forward in a bridge."""
 BEFORE_GAIN = "hook_normalized"
 _EXPERTS_ARGUMENTS = 4
 """Parameters of a forward function of experts: self, tokens, numbers of the chosen experts, their weights."""
@@ -161,8 +163,8 @@ class BoundLayer:
     @cached_property
     def has_experts(self) -> bool:
         """Whether its feed-forward is a mixture of experts."""
-        dense = not self.has_feed_forward or getattr(self.block.mlp, "bound_dense", False)
-        return not dense and hasattr(_inner(self.block.mlp), "experts")
+        dense = not self.has_feed_forward or getattr(self.fed, "bound_dense", False)
+        return not dense and hasattr(_inner(self.fed), "experts")
 
     @cached_property
     def is_latent(self) -> bool:
@@ -174,6 +176,21 @@ class BoundLayer:
         """Name of the component that mixes tokens: "attn", or a mixer without a softmax (mixers.py)."""
         held = self.block._modules
         return "attn" if "attn" in held else next(name for name in MIXERS if name in held)
+
+    @cached_property
+    def feeds(self) -> str:
+        """Name of the feed-forward's component."""
+        return next((name for name in FEED_FORWARDS if name in self.block._modules), FEED_FORWARDS[0])
+
+    @property
+    def fed(self) -> Any:
+        """The feed-forward's component."""
+        return getattr(self.block, self.feeds)
+
+    @cached_property
+    def beside(self) -> str | None:
+        """Name of a shared expert's component beside the experts, whose outputs are added (Granite 4); None without one."""
+        return "shared_mlp" if self.feeds == "moe" and "shared_mlp" in self.block._modules else None
 
     @property
     def is_recurrent(self) -> bool:
@@ -203,15 +220,15 @@ class BoundLayer:
     @cached_property
     def is_gated(self) -> bool:
         """Whether its dense feed-forward multiplies its activations with a second, linear branch."""
-        return self.has_feed_forward and has_matrix(self.block.mlp, "W_gate")
+        return self.has_feed_forward and has_matrix(self.fed, "W_gate")
 
     @cached_property
     def is_fused(self) -> bool:
         """Whether one matrix has pre-activations and linear branch of a gated feed-forward, in this order (ModernBERT)."""
         dense = self.has_feed_forward and not self.has_experts and not self.is_gated
-        if not dense or not has_matrix(self.block.mlp, "W_in"):
+        if not dense or not has_matrix(self.fed, "W_in"):
             return False
-        return matrix(self.block.mlp, "W_in").shape[1] == 2 * matrix(self.block.mlp, "W_out").shape[0]
+        return matrix(self.fed, "W_in").shape[1] == 2 * matrix(self.fed, "W_out").shape[0]
 
     def halves(self, site: str, tensor: Tensor) -> dict[str, Tensor]:
         """A site's tensor by name; pre-activations and linear branch of a fused matrix apart."""
@@ -251,7 +268,7 @@ class BoundLayer:
     @cached_property
     def post_norm(self) -> str | None:
         """Module of the norm of a gated feed-forward's activations before W_out (BitNet); None without one."""
-        found = self._inner_norm("mlp", "ffn_sub_norm")
+        found = self._inner_norm(self.feeds, "ffn_sub_norm")
         return found if found is not None and self.is_gated else None
 
     def _inner_norm(self, part: str, name: str) -> str | None:
@@ -351,7 +368,7 @@ class BoundLayer:
         If attention shares the norm (Phi, GPT-J, Falcon), it is after the norm's own HookPoint.
         """
         shared = self.norm_modules["ff_norm"] == self.norm_modules["attn_norm"]
-        return self.name("mlp.hook_in") if shared else self.sites["whole.AtbLn"]
+        return self.name(f"{self.feeds}.hook_in") if shared else self.sites["whole.AtbLn"]
 
     @property
     def output_name(self) -> str:
@@ -385,7 +402,7 @@ class BoundLayer:
         if self.has_experts:
             again = {site: name for site, name in self.router_sites.items() if site != "routing"}
             routing = (
-                again | {"routed": self.name("mlp.hook_in")}
+                again | {"routed": self.name(f"{self.feeds}.hook_in")}
                 if of_cache and self._called_experts is not None
                 else self.router_sites
             )
@@ -400,8 +417,10 @@ class BoundLayer:
         else:
             sites |= {"pattern": "attn.hook_pattern", "value": self.value_name.removeprefix(self.name(""))}
         if self.has_feed_forward and not self.has_experts:
-            sites |= {"pre": "mlp.hook_pre", "post": "mlp.hook_post"}
-            sites |= {"pre_linear": "mlp.hook_pre_linear"} if self.is_gated else {}
+            sites |= {name: f"{self.feeds}.hook_{name}" for name in ("pre", "post")}
+            sites |= {"pre_linear": f"{self.feeds}.hook_pre_linear"} if self.is_gated else {}
+        if self.beside is not None:
+            sites["beside"] = f"{self.beside}.hook_out"
         found = {site: self.name(short) for site, short in sites.items()}
         if self.gate_name is not None:
             found["gate"] = self.gate_name
@@ -432,7 +451,7 @@ class BoundLayer:
                 # HookPoints of Granite's scaled branches have the terms of the residual stream, and fire only if hooks were there
                 # in the first forward pass; these have the modules' outputs.
                 silent = hasattr(self.block, "residual_contribution_scale") or self.is_recurrent
-                part = self.mixes if branch == "attn" else branch
+                part = self.mixes if branch == "attn" else self.feeds
                 name = self.name(f"{part}.hook_out" if norms or silent else f"hook_{branch}_out")
             case Normalise(_, "attn_out_norm" | "ff_out_norm" as norm) if self.norm_modules[norm] is not None:
                 name = self.name(f"hook_{'attn' if norm == 'attn_out_norm' else 'mlp'}_out")
@@ -471,18 +490,18 @@ class BoundLayer:
         grouped, scaled, or with a bias that only chooses. Experts without such a call are read at HookPoints.
         """
         if self._scales_inputs:
-            return {"scores": self.name("mlp.router.hook_out")}
+            return {"scores": self.name(f"{self.feeds}.router.hook_out")}
         if self._called_experts is None:
             return self.routing_names
-        gate = {"shared": self.name("mlp.shared_expert_gate.hook_out")}
-        return {"routing": self.name("mlp.experts")} | (gate if gate["shared"] in self.hook_points else {})
+        gate = {"shared": self.name(f"{self.feeds}.shared_expert_gate.hook_out")}
+        return {"routing": self.name(f"{self.feeds}.experts")} | (gate if gate["shared"] in self.hook_points else {})
 
     @cached_property
     def _called_experts(self) -> nn.Module | None:
         """Experts that a bridge calls with tokens, numbers of the chosen experts and their weights, as in transformers 5."""
         if self.api != "TransformerBridge":
             return None
-        experts: nn.Module = _inner(self.block.mlp.original_component.experts)
+        experts: nn.Module = _inner(self.fed.original_component.experts)
         stacked = any(hasattr(experts, name) for name in ("gate_up_proj", "up_proj"))
         return experts if stacked and len(signature(type(experts).forward).parameters) == _EXPERTS_ARGUMENTS else None
 
@@ -493,7 +512,7 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if the router is called otherwise than with this input.
         """
-        original, router = self.block.mlp.original_component, self._router
+        original, router = self.fed.original_component, self._router
         # Routers of MiniMax-M2, LFM2-MoE and AFMoE are called with a bias of their block, AFMoE's with all axes.
         further = list(signature(router.forward).parameters)[1:]
         of_block = {name: getattr(original, name) for name in further if hasattr(original, name)}
@@ -511,7 +530,7 @@ class BoundLayer:
     def _scattered(self, chosen: Int[Tensor, "row k"], weights: Float[Tensor, "row k"]) -> Float[Tensor, "row expert"]:
         """Router weights of all experts, from those of the chosen ones."""
         # Laguna multiplies the sum over experts by a factor. A last column is for tokens that are sent to no expert.
-        weights = weights * float(getattr(self.block.mlp.original_component, "routed_scaling_factor", 1.0))
+        weights = weights * float(getattr(self.fed.original_component, "routed_scaling_factor", 1.0))
         return weights.new_zeros(len(chosen), self._n_experts + 1).scatter_add(-1, chosen.long(), weights)[:, :-1]
 
     def on_module(self, site: str, receive: Change) -> Several | RemovableHandle | None:
@@ -555,7 +574,7 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if one of them has no HookPoint.
         """
-        mlp, prefix = self.block.mlp, self.name("mlp")
+        mlp, prefix = self.fed, self.name(self.feeds)
         routing = {"probabilities": f"{prefix}.hook_expert_weights", "chosen": f"{prefix}.hook_expert_indices"}
         if hasattr(mlp, "gate"):  # a bridge of TransformerLens 3.9 only has the router's logits
             routing = {"router_logits": f"{prefix}.gate.hook_out"}
@@ -580,7 +599,7 @@ class BoundLayer:
     def owner_of_bias(self, name: str) -> Owner:
         """Component to which a bias belongs: see `Owner`."""
         short = name.removeprefix(self.name(""))
-        if short.startswith("mlp."):
+        if short.startswith(f"{self.feeds}."):
             return "mlp"
         if short == ADDED:
             return "stream"
@@ -700,17 +719,19 @@ class BoundLayer:
     def _feed_forward(self, dtype: torch.dtype) -> FeedForward | tuple[FeedForward, ...]:
         if self.has_experts:
             return self.experts(dtype)
-        mlp = self.block.mlp
+        return self._dense(self.fed, self.activation(), dtype)
+
+    def _dense(self, mlp: Any, activation: Activation, dtype: torch.dtype) -> FeedForward:
         w_in, w_out = (_tensor(matrix(mlp, name), dtype) for name in ("W_in", "W_out"))
         b_in = _bias(bias(mlp, "b_in"), w_in.shape[1:], w_in)
         d_mlp, d_model = w_out.shape
         gate: tuple[Tensor | None, Tensor | None] = (None, None)
-        if self.is_gated:
+        if has_matrix(mlp, "W_gate"):
             gate = _tensor(matrix(mlp, "W_gate"), dtype), _bias(bias(mlp, "b_gate"), (d_mlp,), w_in)
         elif self.is_fused:
             (w_gate, w_in), (b_gate, b_in) = w_in.chunk(2, dim=1), b_in.chunk(2)
             gate = w_gate, b_gate
-        return FeedForward(w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), self.activation(), *gate)
+        return FeedForward(w_in, b_in, w_out, _bias(bias(mlp, "b_out"), (d_model,), w_in), activation, *gate)
 
     def norm(self, name: str | None, dtype: torch.dtype) -> Norm:
         """A norm by the name of its module, on this layer's device; a norm of another layer may be on another device.
@@ -759,10 +780,10 @@ class BoundLayer:
         """
         where, block = f"layer {self.number}", self.block
         if self.api != "TransformerBridge":
-            return recognise(block.mlp.act_fn, f"{where}, act_fn={self.hooked.cfg.act_fn!r}")
+            return recognise(self.fed.act_fn, f"{where}, act_fn={self.hooked.cfg.act_fn!r}")
         original = getattr(block, "original_component", None)
         for owner in (
-            getattr(block.mlp, "original_component", None),
+            getattr(self.fed, "original_component", None),
             getattr(original, "intermediate", None),
             original,
         ):
@@ -773,7 +794,7 @@ class BoundLayer:
         if self.is_gated:  # written in its forward function (LFM2); the identity of its activations decides
             return recognise(nn.functional.silu, where)
         raise UnsupportedModelError(
-            f"{where}: no activation function found in {type(block.mlp).__name__}, so the layer cannot be certified."
+            f"{where}: no activation function found in {type(self.fed).__name__}, so the layer cannot be certified."
         )
 
     def experts(self, dtype: torch.dtype) -> tuple[FeedForward, ...]:
@@ -782,11 +803,11 @@ class BoundLayer:
         Raises:
             UnsupportedModelError: if their form is not known.
         """
-        with weights_on_device(self.block.mlp):
+        with weights_on_device(self.fed, *([] if self.beside is None else [getattr(self.block, self.beside)])):
             return self._experts(dtype)
 
     def _experts(self, dtype: torch.dtype) -> tuple[FeedForward, ...]:
-        mlp, where = self.block.mlp, f"layer {self.number}"
+        mlp, where = self.fed, f"layer {self.number}"
         if self.api != "TransformerBridge":
             of = [(_read_linears(e.W_gate, e.W_in, e.W_out), recognise(e.act_fn, where)) for e in mlp.experts]
             return tuple(_expert(linears, activation, dtype) for linears, activation in of)
@@ -800,6 +821,9 @@ class BoundLayer:
             )
         else:
             raise UnsupportedModelError(f"{where}: experts of type {type(experts).__name__} do not have a known form.")
+        if self.beside is not None:
+            module = getattr(self.block, self.beside)
+            return (*routed, self._dense(module, recognise(_inner(module).activation, where), dtype))
         shared = self._shared_expert
         if shared is not None:
             linears = _read_linears(*(_inner(getattr(shared, name)) for name in SHARED_EXPERT if hasattr(shared, name)))
@@ -810,24 +834,24 @@ class BoundLayer:
     @cached_property
     def _scales_inputs(self) -> bool:
         """Whether router weights multiply the inputs of a bridge's experts, which are called with nothing else (Llama-4)."""
-        original = getattr(self.block.mlp, "original_component", None)
+        original = getattr(self.fed, "original_component", None)
         return type(_inner(getattr(original, "experts", None))).__name__ == "Llama4TextExperts"
 
     @property
     def _shared_expert(self) -> Any:
         """Module of a bridge's expert that gets every token; None if there is none."""
-        original = self.block.mlp.original_component
+        original = self.fed.original_component
         return next((_inner(getattr(original, name)) for name in SHARED_EXPERTS if hasattr(original, name)), None)
 
     @property
     def _router(self) -> Any:
-        original = self.block.mlp.original_component
+        original = self.fed.original_component
         return _inner(getattr(original, "gate", getattr(original, "router", None)))
 
     @property
     def _normalises_routing(self) -> bool:
         """Whether weights of the chosen experts are scaled to sum to 1 (not in all Qwen routers)."""
-        owner = self._router if self.api == "TransformerBridge" else self.block.mlp.cfg
+        owner = self._router if self.api == "TransformerBridge" else self.fed.cfg
         return bool(getattr(owner, "norm_topk_prob", True))
 
     def router_bias(self) -> Float[Tensor, " expert"] | None:
@@ -870,7 +894,7 @@ class BoundLayer:
         """Router weights with that of the shared expert last: its gate, or 1 without one."""
         if "shared" in tensors:
             return torch.cat([routing, tensors["shared"].sigmoid().reshape(*routing.shape[:-1], 1)], dim=-1)
-        shared = self.api == "TransformerBridge" and self._shared_expert is not None
+        shared = self._on_bridge and (self.beside is not None or self._shared_expert is not None)
         return torch.cat([routing, torch.ones_like(routing[..., :1])], dim=-1) if shared else routing
 
     def _refuse_other_routing(self, tensors: Mapping[str, Tensor]) -> None:
@@ -896,7 +920,7 @@ class BoundLayer:
     @property
     def _n_experts(self) -> int:
         """Number of experts that a router chooses from."""
-        mlp = self.block.mlp
+        mlp = self.fed
         if self.api != "TransformerBridge":
             return len(mlp.experts)
         experts = _inner(mlp.original_component.experts)

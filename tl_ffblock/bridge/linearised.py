@@ -243,7 +243,9 @@ class _Linearised:
         if self.rules.direct:
             self._constant_branches(layer, hidden=hidden)
         for site, name in self._sites(layer, hidden=hidden).items():
-            if site in cache.keeps or (site == "gate" and "value" in cache.keeps):
+            if site == "mlp_out" and layer.beside is not None:
+                self._keep_both(layer)
+            elif site in cache.keeps or (site == "gate" and "value" in cache.keeps):
                 after(name, cache.keep(site, number, layer))
         if (
             "z_made" in cache.keeps
@@ -255,7 +257,7 @@ class _Linearised:
             if "ff_in" in cache.keeps:
                 self._ff_input(layer)
             if "mlp_out" in cache.keeps and hidden:
-                self.fittings.output_of(layer.name("mlp"), cache.keep("mlp_out", number))
+                self.fittings.output_of(layer.name(layer.feeds), cache.keep("mlp_out", number))
         if "attn_out" in cache.keeps and hidden:
             self.fittings.output_of(layer.name("attn"), cache.keep("attn_out", number))
         self._biases(layer)
@@ -292,12 +294,12 @@ class _Linearised:
         if layer.has_feed_forward and not hidden:
             sites["mlp_out"] = layer.branch_output_name("mlp") if self.on_bridge else layer.name("hook_mlp_out")
         if layer.has_feed_forward and not layer.has_experts:
-            sites["post"] = layer.name("mlp.hook_post")
+            sites["post"] = layer.name(f"{layer.feeds}.hook_post")
         return sites
 
     def _ff_input(self, layer: BoundLayer) -> None:
         """Input of the feed-forward as a tensor of its own: the residual stream may have the same numbers."""
-        keep, inner = self.cache.keep("ff_in", layer.number), layer.name("mlp.in.hook_in")
+        keep, inner = self.cache.keep("ff_in", layer.number), layer.name(f"{layer.feeds}.in.hook_in")
 
         def alone(x: Tensor) -> Tensor | None:
             return keep(x.view_as(x))
@@ -305,9 +307,9 @@ class _Linearised:
         if self.on_bridge:
             # Hugging Face's BERT, and OPT of TransformerLens 3, have no module for the whole feed-forward.
             dense = inner in self.model.hook_points and not layer.is_gated and not layer.has_experts
-            self.fittings.after(inner if dense else layer.name("mlp.hook_in"), alone)
+            self.fittings.after(inner if dense else layer.name(f"{layer.feeds}.hook_in"), alone)
         else:
-            self.fittings.input_of(layer.name("mlp"), alone)
+            self.fittings.input_of(layer.name(layer.feeds), alone)
 
     def boundary(self, layer: int, name: str) -> None:
         measured, keep = self.cache.measured(Place("residual", layer, "")), self.cache.keep("residual", layer)
@@ -335,12 +337,12 @@ class _Linearised:
             self._biases_of_attention(layer, biased)
         dense = layer.has_feed_forward and not layer.has_experts
         if dense:
-            self._at_output(layer, "mlp", biased("mlp.b_out", bias(layer.block.mlp, "b_out")))
+            self._at_output(layer, "mlp", biased(f"{layer.feeds}.b_out", bias(layer.fed, "b_out")))
         if dense and not self.rules.direct:
-            linear = "mlp.hook_pre_linear" if layer.is_gated else "mlp.hook_pre"
-            before(layer.name(linear), biased("mlp.b_in", bias(layer.block.mlp, "b_in")))
+            linear = f"{layer.feeds}.hook_pre{'_linear' if layer.is_gated else ''}"
+            before(layer.name(linear), biased(f"{layer.feeds}.b_in", bias(layer.fed, "b_in")))
             if layer.is_gated:
-                before(layer.name("mlp.hook_pre"), biased("mlp.b_gate", bias(layer.block.mlp, "b_gate")))
+                before(layer.name(f"{layer.feeds}.hook_pre"), biased(f"{layer.feeds}.b_gate", bias(layer.fed, "b_gate")))
 
     def _biases_of_attention(self, layer: BoundLayer, biased: Callable[[str, Tensor | None], Change | None]) -> None:
         attn = layer.block.attn
@@ -406,11 +408,11 @@ class _Linearised:
         """Gradient of an activation by Integrated Gradients from zero, and a gate on its value at zero."""
         if not self.rules.feed_forward:
             return
-        activation, wide, site = layer.activation(), self.model.working_dtype, layer.name("mlp.hook_post")
-        zero = Place("bias", layer.number, layer.name(f"mlp.{activation.name}(0)"))
+        activation, wide, site = layer.activation(), self.model.working_dtype, layer.name(f"{layer.feeds}.hook_post")
+        zero = Place("bias", layer.number, layer.name(f"{layer.feeds}.{activation.name}(0)"))
         read: dict[str, Tensor] = {}
         for name in ("pre", "pre_linear") if layer.is_gated else ("pre",):
-            self.fittings.after(layer.name(f"mlp.hook_{name}"), partial(read.__setitem__, name))
+            self.fittings.after(layer.name(f"{layer.feeds}.hook_{name}"), partial(read.__setitem__, name))
 
         def form(y: Tensor) -> Tensor:
             pre, linear = read.pop("pre").to(wide), read.pop("pre_linear").to(wide) if layer.is_gated else None
@@ -487,8 +489,8 @@ class _Linearised:
 
     def _experts(self, layer: BoundLayer) -> None:
         """Gradient of the experts with constant router weights; or their own, with gates only on their biases."""
-        with weights_on_device(layer.block.mlp):
-            named: Iterator[tuple[str, Tensor]] = layer.block.mlp.named_parameters()
+        with weights_on_device(layer.fed):
+            named: Iterator[tuple[str, Tensor]] = layer.fed.named_parameters()
             if not self.rules.feed_forward and not any(name.endswith("bias") and bool(p.any()) for name, p in named):
                 return
         read: dict[str, Tensor] = {}
@@ -497,7 +499,7 @@ class _Linearised:
                 self.fittings.reading(layer, site, partial(read.__setitem__, site))
             else:
                 self.fittings.after(name, partial(read.__setitem__, site))
-        mlp = layer.name("mlp")
+        mlp = layer.name(layer.feeds)
 
         def form(y: Tensor) -> Tensor:
             x = read["x"].reshape(-1, read["x"].shape[-1]).to(self.model.working_dtype)
@@ -514,7 +516,40 @@ class _Linearised:
             )  # y itself, with the gradients of the biases' gates too
 
         self._at_input(mlp, partial(read.__setitem__, "x"))
-        self._at_output(layer, "mlp", form)
+        if layer.beside is None:
+            self._at_output(layer, "mlp", form)
+        else:
+            self._beside(layer, form)
+
+
+    def _keep_both(self, layer: BoundLayer) -> None:
+        """Cache the sum of experts and of the shared expert beside them, with the gradient of either."""
+        routed, keep = list[Tensor](), self.cache.keep("mlp_out", layer.number)
+
+        def both(y: Tensor) -> Tensor:
+            whole = y + routed.pop()
+            keep(whole)
+            return carried(y, whole)
+
+        if "mlp_out" in self.cache.keeps:
+            self.fittings.after(layer.branch_output_name("mlp"), lambda y: routed.append(y.detach()))
+            self.fittings.after(layer.sites["beside"], both)
+
+    def _beside(self, layer: BoundLayer, form: Change) -> None:
+        """Carry the sum of experts and of the shared expert beside them at the latter's output, which the model adds."""
+        routed: list[Tensor] = []
+
+        def alone(y: Tensor) -> Tensor:
+            return routed.append(y.detach()) or y.detach()
+
+        def both(y: Tensor) -> Tensor:
+            whole = y + routed[-1]
+            changed = form(whole)
+            return carried(y, whole if changed is None else changed)
+
+        if self.rules.feed_forward:
+            self.fittings.after(layer.branch_output_name("mlp"), alone)
+            self.fittings.before(layer.sites["beside"], both)
 
 
 @dataclass(frozen=True)
@@ -535,7 +570,7 @@ class _ExpertSum:
     def themselves(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
         bias, weights = self.layer.router_bias(), self.weights
         if bias is not None and bool(bias.any()):
-            place = Place("bias", self.layer.number, self.layer.name("mlp.router.b"))
+            place = Place("bias", self.layer.number, self.layer.name(f"{layer.feeds}.router.b"))
             # Up to a constant of each row their logarithms are the logits of the chosen experts.
             weights = added(weights.log(), self.cache.gate(place, weights).reshape(-1), bias).softmax(dim=-1)
         return self._sum(x, weights, lambda expert, pre, linear: expert.activation.output(pre, linear))
@@ -562,7 +597,7 @@ class _ExpertSum:
     def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor) -> Float[Tensor, "row width"]:
         if not bool(bias.any()):
             return y
-        place = Place("bias", self.layer.number, self.layer.name(f"mlp.experts.{name}"))
+        place = Place("bias", self.layer.number, self.layer.name(f"{layer.feeds}.experts.{name}"))
         return added(y, self.cache.gate(place, y).reshape(-1)[chosen], bias)
 
 

@@ -35,7 +35,7 @@ from tl_ffblock.layer.linear import carried
 KEPT_BYTES = 2**30
 """Largest size of all cached weights, in bytes; those of further modules are computed at every reading."""
 
-_LINEARS = {"attn": ("q", "k", "v", "o"), "mlp": ("gate", "in", "out")}
+_LINEARS = {"attn": ("q", "k", "v", "o"), **dict.fromkeys(("mlp", "shared_mlp"), ("gate", "in", "out"))}
 _LATENT = ("q_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj")
 """Linear modules of multi-head latent attention, beside "o"."""
 _HEAD = ("unembed", "mlm_head")

@@ -24,7 +24,7 @@ from tl_ffblock.bridge.layers import BEFORE_GAIN, BoundLayer, ExtraSite
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.errors import CaptureError, FFBlockError, ScopeKeyError, UnsupportedModelError, warn
 from tl_ffblock.layer.records import Block, LayerRecord
-from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Normalise
+from tl_ffblock.layer.scopes import INPUT, STEPS, Add, Feed, Normalise
 
 RecordHandler: TypeAlias = Callable[[LayerRecord], None]
 _OPTIONAL = ("pre", "pre_linear", "post", "query", "key", "taps", "constant")
@@ -294,6 +294,8 @@ def _whole(layer: BoundLayer, block: Block, tensors: Mapping[str, Tensor], rows:
             whole[scope] = block.factors(operation)[0] * whole["Attn"] + _rows_of(tensors["resid_pre"], rows)
             continue
         tensor = tensors[f"whole.{scope}"]
+        if isinstance(operation, Feed) and "beside" in tensors:
+            tensor = tensor + tensors["beside"]
         if layer.sites[f"whole.{scope}"].endswith(f".{BEFORE_GAIN}"):
             if isinstance(operation, Normalise):
                 norm = block.norm(operation.norm)

@@ -214,7 +214,7 @@ def _reasons_of_block(block: Any, *, attn_only: bool) -> Iterator[str]:
         )
     if len(mixers) > 1:
         yield f"it has {' and '.join(sorted(mixers))} in parallel, which is not a known block form."
-    if "mlp" not in children and not attn_only and mixers == {"attn"}:
+    if not children & {"mlp", "moe", "shared_mlp"} and not attn_only and mixers == {"attn"}:
         yield "it has no feed-forward, but the model is not configured as attention-only (attn_only)."
     experts = getattr(getattr(block, "mlp", None), "original_component", None)
     if hasattr(experts, "router") and not hasattr(experts, "experts"):

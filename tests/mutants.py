@@ -42,6 +42,7 @@ LOADED_ONCE = [
 BATCHES = "tests/integration/test_batches.py"
 PATCHING = "tests/interventions/test_activation_patching.py"
 SABOTAGE = "tests/attribution/test_sabotage.py"
+TOWERS = "tests/families/test_towers.py"
 BY_ROWS = "tests/families/test_attention_by_rows.py"
 COPIED = (
     "tl_ffblock",
@@ -87,6 +88,15 @@ MUTANTS = (
     Mutant("memory: a budget splits nothing", "bridge/memory.py", "if chooses and not hooked and run.cache is None:", "if not most:", ("tests/integration/test_memory.py", "-k", "below")),
     Mutant("memory: edges are not counted", "bridge/memory.py", '(self.pattern if edges else 0)', "0", ("tests/integration/test_memory.py", "-k", "grows")),
     Mutant("memory: records of all layers", "layer/fast/vector_norms.py", "lambda of, rows, pairs: of.add_head_sum", "lambda _, rows, pairs: self.add_head_sum", (BY_ROWS, "-k", "one_layer")),
+    # Images and sounds beside text.
+    Mutant("towers: rows of an image counted by rows", "bridge/media.py", "place // columns", "place // max(rows, 1)", (TOWERS, "-k", "labels and Qwen2_5_VL")),
+    Mutant("towers: grids of patches before they are merged", "bridge/media.py", "h // merged, w // merged", "w // merged, h // merged", (TOWERS, "-k", "labels and Qwen2_5_VL")),
+    Mutant("towers: attention to later image tokens unseen", "bridge/media.py", "pattern.triu(1).any()", "pattern.triu(99).any()", (TOWERS, "-k", "Gemma3 and computation")),
+    Mutant("towers: image tokens have the shares of placeholders", "attribution/attribute.py", "torch.where(replaced, residual[0]", "torch.where(~replaced, residual[0]", (TOWERS, "-k", "sums_to and Qwen2_5_VL")),
+    Mutant("towers: features of later layers have no gate", "bridge/linearised.py", "if layer - 1 in self.model.added:", "if layer < 0:", (TOWERS, "-k", "sums_to and Qwen3VLMoe")),
+    Mutant("towers: a layer ends before the image's features", "bridge/layers.py", "if scope == last and self.adds_after:", "if scope is None:", (TOWERS, "-k", "Qwen3VLMoe and computation")),
+    Mutant("towers: pixels are not passed on", "bridge/inputs.py", "options |= {name: tensor.to(model.device)", "_ = {name: tensor.to(model.device)", (TOWERS, "-k", "Qwen2_5_VL and computation")),
+    Mutant("towers: an image map without later features", "attribution/image_map.py", "numbers + shares if name", "numbers - shares if name", (TOWERS, "-k", "image_map_is")),
     # Certificates and identities.
     Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.linear")),
     Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),

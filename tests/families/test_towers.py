@@ -285,3 +285,11 @@ def test_an_image_map_needs_an_image_with_rows_and_columns() -> None:
             ffb.image_map(maps, **options)
     with pytest.raises(InputError, match="with an attribution"):
         ffb.image_map(attribution, layer=1)
+
+
+def test_an_encoders_attention_keeps_its_implementation() -> None:
+    """With sdpa everywhere, patterns of the text are shown, and the encoder, whose attention has another signature, runs as it is."""
+    inputs, by_sdpa = towers.inputs("Qwen2_5_VL"), towers.bridge("Qwen2_5_VL")
+    by_sdpa.original_model.set_attn_implementation("sdpa")
+    found, expected = (ffb.attention_maps(model, inputs)[0].values for model in (by_sdpa, towers.bridge("Qwen2_5_VL")))
+    torch.testing.assert_close(found, expected, **BATCH_FLOAT32)

@@ -128,6 +128,8 @@ MUTANTS = (
     Mutant("identity: Hugging Face", "bridge/hugging_face.py", "    if error <= tolerance:", "    if error >= 0:", _sabotage("another_model")),
     Mutant("flow: an edge has the entropy of where it leads", "graphs/flow.py", "zip(self.ends[:, 0].tolist(), self.units", "zip(self.ends[:, 1].tolist(), self.units", ("tests/graphs/test_flow.py", "-k", "entropy")),
     Mutant("scores: values of other heads", "attention.py", "value_norms(record)[list(chosen)]", "value_norms(record)[: len(chosen)]", ("tests/integration/test_attention.py", "-k", "heads_and_rows")),
+    Mutant("attention maps: effective attention without its signs", "attention.py", "signed=effective,", "signed=False,", ("tests/families/test_effective_attention.py", "-k", "signed and Mamba2")),
+    Mutant("heads: layers with other numbers of heads", "bridge/model.py", "        if others:\n            said", "        if False:\n            said", ("tests/families/test_effective_attention.py", "-k", "numbers_of_heads and attention_knockout")),
     Mutant("identity: softmax of scores", "attention.py", "if not scored.error <= run.settings.rtol:", "if scored.error < 0:", _sabotage("scores")),
     Mutant("identity: resumed runs", "bridge/edited.py", "TOLERANCE = 1e-4", "TOLERANCE = 1e-1", ("tests/interventions/test_edits.py", "-k", "resumed",)),
     Mutant("certificate: a flow without its cut", "aggregation.py", "if near[sink] or cut != found.flow_value:", "if near[sink]:", ("tests/integration/test_aggregation.py", "-k", "not_the_maximum")),

@@ -43,6 +43,7 @@ BATCHES = "tests/integration/test_batches.py"
 PATCHING = "tests/interventions/test_activation_patching.py"
 SABOTAGE = "tests/attribution/test_sabotage.py"
 TOWERS = "tests/families/test_towers.py"
+MIXERS = "tests/families/test_mixers.py"
 BY_ROWS = "tests/families/test_attention_by_rows.py"
 COPIED = (
     "tl_ffblock",
@@ -79,6 +80,26 @@ def _sabotage(made: str) -> tuple[str, ...]:
 
 
 MUTANTS = (
+    # Token mixers without a softmax.
+    Mutant("mixer: no decay", "layer/mixers.py", "gap.masked_fill(_later(gap), -torch.inf).exp()", "(0 * gap).masked_fill(_later(gap), -torch.inf).exp()", (MIXERS, "-k", "source_token and mamba2-bias")),
+    Mutant("mixer: a delta net erases without beta", "layer/mixers.py", "erased = (writes[..., None] * erased).tril(-1)", "erased = erased.tril(-1)", (MIXERS, "-k", "source_token and qwen3_5-bias")),
+    Mutant("mixer: a write without beta", "layer/mixers.py", "return made * writes[..., None, :]", "return made", (MIXERS, "-k", "source_token and qwen3_5-bias")),
+    Mutant("mixer: D of Mamba-2", "layer/mixers.py", "torch.diag_embed(repeat(self.skip,", "0 * torch.diag_embed(repeat(self.skip,", (MIXERS, "-k", "source_token and mamba2-bias")),
+    Mutant("mixer: D of Mamba", "layer/mixers.py", "self.skip[:, None, None] * own", "0 * own", (MIXERS, "-k", "source_token and mamba-bias")),
+    Mutant("mixer: taps from the last", "bridge/mixers.py", "[channels, 0].flip(-1)", "[channels, 0]", (MIXERS, "-k", "source_token and mamba-bias")),
+    Mutant("mixer: the norm is before the gate", "layer/mixers.py", "normalised = y * factor if self.norm.after_gate else y", "normalised = y", (MIXERS, "-k", "source_token and mamba2-bias")),
+    Mutant("mixer: one group of the norm", "bridge/mixers.py", 'getattr(norm, "group_size", own.intermediate_size', 'getattr(norm, "no_size", own.intermediate_size', (MIXERS, "-k", "source_token and mamba2-bias")),
+    Mutant("mixer: the derivative of the silu", "layer/mixers.py", "return pre.sigmoid() if self.activates", "return pre.sigmoid() * (1 + pre * (1 - pre.sigmoid())) if self.activates", (MIXERS, "-k", "source_token and mamba-bias")),
+    Mutant("mixer: the bias of the convolution", "layer/mixers.py", "return made if self.bias is None else made + self.bias", "return made", (MIXERS, "-k", "source_token and mamba-bias")),
+    Mutant("mixer: a tap is of its own token", "layer/records.py", "made[..., :-tap] += channels[..., tap:]", "made[..., tap:] += channels[..., tap:]", (MIXERS, "-k", "source_token and mamba2-bias")),
+    Mutant("mixer: an edge of a tap is of its own token", "layer/mixers.py", "edges[..., : n_keys - tap] += made[..., tap:]", "edges[..., tap:] += made[..., tap:]", (MIXERS, "-k", "source_token or padding_changes")),
+    Mutant("mixer: taps read padding", "layer/mixers.py", "made.append(weight * _delayed(real, tap))", "made.append(weight * _delayed(real, tap).new_ones(()))", (MIXERS, "-k", "bias_at_padding and mamba-left")),
+    Mutant("mixer: values at padding", "layer/mixers.py", "slope = slope * real if self.masks_values else slope", "slope = slope", (MIXERS, "-k", "bias_at_padding and mamba2")),
+    Mutant("mixer: B and C at padding", "layer/mixers.py", "convolution.activated(made(x)) * _real(x)[..., None]", "convolution.activated(made(x))", (MIXERS, "-k", "bias_at_padding and mamba2-right")),
+    Mutant("mixer: a bias at padding has a gate of its own", "bridge/gradient_cache.py", "if at is None else self.gate(place, y).gather(1, at)", "", (MIXERS, "-k", "bias_at_padding and mamba-left")),
+    Mutant("mixer: knockout reads padding", "bridge/layers.py", "receive(x if mask is None or mask.ndim != 2 else x * mask[..., None].to(x))", "receive(x)", (MIXERS, "-k", "padding_changes and qwen3_5-left")),
+    Mutant("mixer: rounding of long sums", "layer/mixers.py", "(total - rounded).to(x.dtype)", "(rounded - rounded)", (MIXERS, "-k", "strong_decays and mamba2")),
+    Mutant("masking: a mixer's source tokens, not writes", "attribution/attribute.py", "others_of(of_prompt.cells(writes))", "others_of(own)", (MIXERS, "-k", "masking_estimate and mamba")),
     # Attention by rows and recomputed patterns; memory.
     Mutant("attention: another pattern", "bridge/attention.py", "if not error <= self.model.tolerance:", "if error < 0:", (BY_ROWS, "-k", "another")),
     Mutant("attention: a window too wide", "bridge/attention.py", "(keys > rows[..., None] - self.window)", "(keys >= rows[..., None] - self.window)", (BY_ROWS, "-k", "band")),

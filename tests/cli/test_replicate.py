@@ -79,6 +79,22 @@ def test_models_and_corpora_side_by_side(hub: dict[str, str], tmp_path: Path, co
     assert (out / "index.html").read_text() == page
 
 
+def test_models_are_those_of_packages_or_the_papers(
+    monkeypatch: pytest.MonkeyPatch, command: Command, tmp_path: Path
+) -> None:
+    """Without --models what needs no hub; `paper` is its thirteen; names and folders as given."""
+    asked: list[Any] = []
+
+    def noted(out: str, *, models: Any, **_: Any) -> replication.Replication:
+        asked.append(models)
+        return replication.Replication(Path(out), pd.DataFrame(), {}, {})
+
+    monkeypatch.setattr(replication, "replicate", noted)
+    for given in ((), ("--models", "paper"), ("--models", "gpt2,minilm")):
+        command("replicate", "--out", str(tmp_path), *given)
+    assert asked == [("minilm", "smollm2"), MODELS, ("gpt2", "minilm")]
+
+
 def test_a_model_that_is_not_there_does_not_end_the_others(
     hub: dict[str, str], tmp_path: Path, command: Command
 ) -> None:
@@ -188,6 +204,19 @@ def test_numbers_of_the_paper_are_of_the_model_or_say_of_which(
     of_others = replication._paper(what, "minilm", "wikipedia")
     assert len(of_others[1].split("; ")) == len(of_others[2].split("; ")) == 12
     assert replication._paper("sequences", "minilm", "sst2")[1:] == ("872", "its models on sst2")
+
+
+def test_short_studies_read_ten_texts_of_the_papers_corpus() -> None:
+    """Fig. 11 on SST-2 and Fig. 12 on Wikipedia, in a folder of their own; on the corpus that is there if it is another."""
+    both, settings = ("sst2", "wikipedia"), {"limit": 992}
+    long = "contextualization,amplification,bypass,outliers"
+    for corpus, short in {"sst2": "attribution-methods", "wikipedia": "cost"}.items():
+        parts = replication._parts(replication.STUDIES, settings, corpus, both)
+        assert parts == [("", long, {}), ("-short", short, {"limit": 10})]
+    assert replication._parts("cost,attribution-methods", {"limit": 4}, "sst2", ("sst2",)) == [
+        ("-short", "cost,attribution-methods", {"limit": 4})
+    ]
+    assert replication._parts("bypass", {}, "sst2", both) == [("", "bypass", {})]
 
 
 def test_a_subset_of_the_hub_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,8 @@ class Study(ABC):
     """Name on the command line and in the names of its tables."""
     title: ClassVar[str]
     """Title in reports and help texts."""
+    repeats: ClassVar[str] = ""
+    """Figures, tables or sections of its paper that it repeats, as the report names them; "" for a study without a paper."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages that it needs in addition to those of every run; checked before the work starts."""
     alone: ClassVar[bool] = False

@@ -92,6 +92,7 @@ class Probes(Study):
 
     name = "probes"
     title = "Dependency parsing from all maps: probes"
+    repeats = "section 5, Tab. 3"
     captions: ClassVar[Mapping[str, str]] = {
         "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
     }

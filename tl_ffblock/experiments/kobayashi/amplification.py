@@ -198,6 +198,7 @@ class Amplification(Study):
         "often smaller than the marks.",
     }
     title = "Token pairs that the feed-forward amplifies"
+    repeats = "section 5.2, Fig. 4, 5, 13, Tab. 1-3"
     options: AmplificationOptions
 
     def scopes(self) -> tuple[str, ...]:

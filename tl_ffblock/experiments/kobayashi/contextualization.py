@@ -30,6 +30,7 @@ class Contextualization(MomentsStudy):
 
     name = "contextualization"
     title = "Contextualization change by component"
+    repeats = "Fig. 3, 6, 14-23"
     captions: ClassVar[Mapping[str, str]] = {
         "changes": f"{_CHANGES}.",
         "cumulative": f"{_CUMULATIVE}.",

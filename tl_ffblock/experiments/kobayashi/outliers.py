@@ -63,6 +63,7 @@ class Outliers(MomentsStudy):
 
     name = "outliers"
     title = "Outlier dimensions and the gain of the next norm"
+    repeats = "Fig. 8, 28-32"
     captions: ClassVar[Mapping[str, str]] = {
         "correlation": "Over all dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain. "
         "They are not a sample of dimensions, so there is no standard error.",

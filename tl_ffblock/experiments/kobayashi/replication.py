@@ -60,8 +60,8 @@ CORPORA: Mapping[str, Mapping[str, Any]] = {
 }
 """By name, the source on the hub and how it is read."""
 STUDIES = "contextualization,amplification,bypass,outliers,attribution-methods,cost"
-SHORT_STUDIES = ("attribution-methods", "cost")
-"""Studies of the first `SHORT_TEXTS` texts only, as in the paper (appendix E.3)."""
+SHORT_STUDIES = {"attribution-methods": "sst2", "cost": "wikipedia"}
+"""Studies of the first `SHORT_TEXTS` texts only, and their corpus (appendix E.3 and F); without it the first that is given."""
 SHORT_TEXTS = 10
 SHORT = "-short"
 """End of the folder of these studies."""
@@ -304,7 +304,7 @@ def replicate(
             )
             for corpus, source in sources.items():
                 own = {**CORPORA[corpus], **({} if source is None else {"data": source, "subset": None}), **settings}
-                for end, names, limits in _parts(studies, own):
+                for end, names, limits in _parts(studies, own, corpus, tuple(sources)):
                     config = Config(model=model, out=str(Path(out, folder, corpus + end)), **{**own, **limits})
                     runs[model, corpus + end] = run_studies(names, config, model=loaded)
         except (ModelLoadError, UnsupportedModelError) as error:  # the other models can run
@@ -316,10 +316,14 @@ def replicate(
     return Replication(Path(out), comparison, runs, failed)
 
 
-def _parts(studies: str, settings: Mapping[str, Any]) -> list[tuple[str, str, dict[str, int]]]:
+def _parts(
+    studies: str, settings: Mapping[str, Any], corpus: str, corpora: Sequence[str]
+) -> list[tuple[str, str, dict[str, int]]]:
     """Runs of one model and corpus: the end of their folder, their studies, and the limit of the run of short inputs."""
     names = study_names(studies)
-    long, short = (",".join(n for n in names if (n in SHORT_STUDIES) == is_short) for is_short in (False, True))
+    long = ",".join(name for name in names if name not in SHORT_STUDIES)
+    read_by = {name: own if own in corpora else corpora[0] for name, own in SHORT_STUDIES.items()}
+    short = ",".join(name for name in names if read_by.get(name) == corpus)
     limit = min(SHORT_TEXTS, settings.get("limit") or SHORT_TEXTS)
     return [part for part in (("", long, dict[str, int]()), (SHORT, short, {"limit": limit})) if part[1]]
 

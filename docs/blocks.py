@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs import architecture, cost, coverage, hook_names, result_classes, sizes, trust
+from docs import architecture, cost, coverage, hook_names, papers, result_classes, sizes, trust
 from docs.results import (
     causal_tables,
     faithfulness_sentences,
@@ -35,6 +35,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "docs/transformer_lens.md": hook_names.BLOCKS,
     "docs/architectures.md": coverage.BLOCKS,
     "docs/trust.md": trust.BLOCKS,
+    "docs/experiments.md": papers.BLOCKS,
     "docs/how_to/activation_patching.md": cost.PATCHING_BLOCKS,
     "docs/how_to/ioi.md": cost.IOI_BLOCKS,
     "docs/how_to/notebooks.md": cost.NOTEBOOK_BLOCKS,

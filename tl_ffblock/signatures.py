@@ -38,7 +38,7 @@ _MADE_BY = {
     "Pruning": "such as ffb.graphs.Pruning(heads=5)",
     "SamplePlan": "such as ffb.interventions.SamplePlan(n_cells=5)",
     "TokenMaps": "as ffb.attention_maps or .token_maps() makes it",
-    "Training": "such as ffb.heads.Training(epochs=5)",
+    "Training": "such as ffb.heads.Training(penalty=0.1)",
     "Triggers": "as ffb.memories.find_triggers makes it",
     "ValueTokens": "as ffb.memories.value_tokens makes it",
 }

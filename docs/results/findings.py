@@ -8,6 +8,7 @@ import pandas as pd
 
 from docs.markdown import claim, number, percent, table
 from docs.results import methods_tables
+from tl_ffblock.experiments.kobayashi import replication
 from tl_ffblock.numerals import scientific
 
 FOLDER = Path(__file__).resolve().parent
@@ -102,6 +103,30 @@ def samples() -> str:
         rows.append([run, sample.format(summary["sequences"]), *counts, missed, computed])
     head = ["folder", "sequences", "tokens", "masked", "cut", "largest completeness error", "what"]
     return table(head, rows)
+
+
+def beside_the_paper() -> str:
+    """Every number of the paper's text beside those of the stored runs; pairs of Tab. 1-3 are under finding 6."""
+    runs = {(run.split("-")[0], CORPUS[run.split("-")[1]]): _all_of(run) for run in RUNS}
+    runs["smollm2", "wikipedia"] |= _all_of("smollm2-wikitext2-vectors")
+    runs["minilm", "sst2"] |= _all_of("minilm-methods")
+    runs["minilm", "sst2"]["outliers_ignored"] = stored("minilm-sst2-ignored", "outliers_ignored").assign(cells="all")
+    compared = replication.compared(runs)
+    numbers = compared[~compared["what"].str.startswith("most amplified pairs")]
+    rows = [
+        [row.place, row.what, MODELS[row.model], row.corpus, row.measured, row.paper, row.paper_of]
+        for row in numbers.itertuples()
+    ]
+    return table(["place", "what", "model", "data", "here", "paper", "paper's models"], rows)
+
+
+CORPUS = {"sst2": "sst2", "wikitext2": "wikipedia"}
+"""Name of each corpus in the paper's comparison."""
+
+
+def _all_of(run: str) -> dict[str, pd.DataFrame]:
+    """All tables of a run."""
+    return {path.stem: pd.read_csv(path, keep_default_na=False, na_values=["", "nan"]) for path in (FOLDER / run).glob("*.csv")}
 
 
 def change_by_layer() -> str:
@@ -659,6 +684,7 @@ def details_of_mutual_information() -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "samples": samples,
+    "beside-the-paper": beside_the_paper,
     "finding-1-said": said_of_changes,
     "finding-1": change_by_layer,
     "finding-2-said": said_of_what_is_left,

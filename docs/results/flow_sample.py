@@ -6,12 +6,14 @@
     python docs/results/flow_sample.py always --data wiki.test.txt --n 60
     python docs/results/flow_sample.py ioi    --data ioi.json --n 60
 
-Facts are prompts whose answer's first token is the model's own; indirect-object prompts have two names that are one token
-each. "more" has what graphs do not show, on facts and on as many random tokens. Every part writes tables to flow-smollm2/ beside
+Facts are prompts whose answer's first token is the model's own, wrong ones those whose answer's is not; indirect-object prompts
+have two names that are one token each. "more" has what graphs do not show, on facts, on as many wrong ones (the paper's control,
+D.1) and on as many random tokens. Every part writes tables to flow-smollm2/ beside
 this file.
 """
 
 import argparse
+import itertools
 import json
 import random
 import re
@@ -37,6 +39,11 @@ from tl_ffblock.layer.records import LayerRecord
 
 OUT = Path(__file__).resolve().parent / "flow-smollm2"
 SEED, K, MOST_ACTIVE, ROGUE = 0, 50, 100, 3
+LATER = ("attention", "layer output", "final output")
+EVERY = 3
+"""Attention's values are read in one layer of so many."""
+READ = ("active neuron", "random vector")
+"""Vectors whose first tokens are compared with the token that is read."""
 FUNCTION_WORDS = [
     "the",
     "a",
@@ -133,15 +140,15 @@ FUNCTION_WORDS = [
 ]
 
 
-def facts(path: Path, n: int, model: Any) -> Iterator[str]:
-    """Prompts whose answer's first token is what the model expects."""
+def facts(path: Path, n: int, model: Any, *, right: bool = True) -> Iterator[str]:
+    """Prompts whose answer's first token is what the model expects, or is not."""
     rows = json.loads(path.read_text(encoding="utf-8"))
     random.Random(SEED).shuffle(rows)
     found = 0
     for row in rows:
         logits = model(torch.tensor([ids_of(model, row["prompt"])]))[0, -1]
         said = model.tokenizer.decode([int(logits.argmax())]).strip()
-        if said and row["attribute"].startswith(said) and len(said) > 1:
+        if bool(said and row["attribute"].startswith(said) and len(said) > 1) == right:
             found += 1
             yield row["prompt"]
         if found == n:
@@ -180,43 +187,78 @@ def measure_facts(model: Any, prompts: list[str]) -> None:
     write("alignment", pd.DataFrame(aligned).to_dict("records"))
 
 
-def measure_more(model: Any, prompts: list[str]) -> None:
-    """`I_k` on facts and on random tokens, heads without W_O among them; tokens that norms change most; always-on neurons' dimensions."""
+def measure_more(model: Any, prompts: list[str], wrong: list[str]) -> None:
+    """`I_k` by sample, heads without W_O among them; attention's values against their own tokens; the answer along depth; tokens that
+    norms change most; always-on neurons' dimensions."""
     ordinary, generator = ordinary_ids(identify(model)), torch.Generator().manual_seed(SEED)
-    facts_ids = [torch.tensor(ids_of(model, prompt)) for prompt in prompts]
+    facts_ids, wrong_ids = ([torch.tensor(ids_of(model, prompt)) for prompt in each] for each in (prompts, wrong))
     random_ids = [ordinary[torch.randint(len(ordinary), ids.shape, generator=generator)] for ids in facts_ids]
-    rows: list[dict[str, Any]] = []
+    embeddings = model.W_U.T - model.W_U.T.mean(dim=0)
+    rows: dict[str, list[dict[str, Any]]] = {"more": [], "values": [], "depth": []}
     changes = torch.zeros(2, 3, model.cfg.d_vocab, dtype=torch.float64)
     sizes = torch.zeros(30, model.cfg.d_model)
-    for sample, prompts_ids in (("facts", facts_ids), ("random tokens", random_ids)):
-        for ids in prompts_ids:
+    for sample, prompts_ids in (("facts", facts_ids), ("wrong answers", wrong_ids), ("random tokens", random_ids)):
+        for number, ids in enumerate(prompts_ids):
             with ffb.capture(model) as records:
                 model(ids[None])
             layers = [records[layer].sequence(0) for layer in range(30)]
-            rows += [
-                dict(sample=sample, layer=record.layer, **row)
-                for record in layers
-                for row in vector_pairs(model, record, layers[-1], ids)
-            ]
+            measured = {
+                "more": [vector_pairs(model, record, layers, ids, embeddings) for record in layers],
+                "values": [
+                    values_and_tokens(model, record, ids, ordinary, generator)
+                    for record in (layers[::EVERY] if sample == "facts" else ())
+                ],
+                "depth": [answer_along_depth(model, layers)],
+            }
+            for name, each in measured.items():
+                rows[name] += [dict(sample=sample, **row) for of_layer in each for row in of_layer]
             for record in layers if sample == "facts" else ():
                 changes[:, record.layer // 10] += norm_changes(model, record) / 10 / len(prompts_ids)
                 sizes[record.layer] += record.resid_pre[1:].abs().sum(dim=0)
-    keys = ["sample", "pair", "layer"]
-    write(
-        "more",
-        pd.DataFrame(rows)
-        .groupby(keys, sort=False)["overlap"]
-        .mean()
-        .reset_index()
-        .assign(prompts=len(prompts))
-        .to_dict("records"),
-    )
+            print(f"{sample}: {number + 1} of {len(prompts_ids)}", flush=True)
+    for name, of_name in rows.items():
+        keys = ["sample", "pair" if name == "more" else "token", "layer"]
+        means = pd.DataFrame(of_name).groupby(keys, sort=False).mean().reset_index().assign(prompts=len(prompts))
+        write(name, means.to_dict("records"))
     write("norm_tokens", list(changed_tokens(model, changes)))
     write("rogue", list(rogue_dimensions(layers, sizes)))
 
 
-def vector_pairs(model: Any, record: LayerRecord, last: LayerRecord, ids: Tensor) -> Iterator[dict[str, Any]]:
-    """Pairs of one layer's vectors at the last position, with their overlap."""
+def values_and_tokens(
+    model: Any, record: LayerRecord, ids: Tensor, ordinary: Tensor, generator: torch.Generator
+) -> Iterator[dict[str, Any]]:
+    """Of attention's values `v_j W_O` of every head: probability of the token at j, of another of the prompt, and of a random one (D.2)."""
+    values = torch.einsum("khe,hed->khd", record.head_values, record.block.attention.w_o)[1:]  # without the first token
+    logits = read_out(identify(model), "final_norm")(values)
+    own = ids[1:]
+    shifts = torch.randint(1, len(own), (len(own),), generator=generator)
+    tokens = {
+        "own": own,
+        "another of the prompt": own[(torch.arange(len(own)) + shifts) % len(own)],
+        "random": ordinary[torch.randint(len(ordinary), own.shape, generator=generator)],
+    }
+    chances = logits.softmax(dim=-1)
+    for name, of_position in tokens.items():
+        of = chances.gather(-1, of_position[:, None, None].expand(*chances.shape[:2], 1))
+        first = (chances > of).sum(dim=-1) < K
+        yield dict(
+            token=name, layer=record.layer, probability=float(of.mean()), among_first=float(first.double().mean())
+        )
+
+
+def answer_along_depth(model: Any, layers: list[LayerRecord]) -> Iterator[dict[str, Any]]:
+    """Probability of the token that the model answers, at the output of every layer (Fig. 14)."""
+    outputs = torch.stack([record.whole["AtbLnFfRes"][-1] for record in layers])
+    chances = read_out(identify(model), "final_norm")(outputs).softmax(dim=-1)
+    answer = int(chances[-1].argmax())
+    for record, of_layer in zip(layers, chances, strict=True):
+        yield dict(token="the model's answer", layer=record.layer, probability=float(of_layer[answer]))
+
+
+def vector_pairs(
+    model: Any, record: LayerRecord, layers: list[LayerRecord], ids: Tensor, embeddings: Tensor
+) -> Iterator[dict[str, Any]]:
+    """Pairs of one layer's vectors at the last position, with their overlap, and the same with similar tokens counted."""
     z = torch.einsum("hk,khe->he", record.pattern[:, -1], record.head_values)
     written = torch.einsum("he,hed->hd", z, record.block.attention.w_o)
     m, values = coefficients(record)[-1], neuron_values(record.block)
@@ -226,13 +268,14 @@ def vector_pairs(model: Any, record: LayerRecord, last: LayerRecord, ids: Tensor
         "head without W_O": torch.block_diag(*z[:, None]),
         "head": written,
         "largest head": written[written.norm(dim=-1).argmax()][None],
-        "memory": m[active, None].sign() * values[active],
+        "active neuron": m[active, None].sign() * values[active],
         "random vector": torch.randn(16, written.shape[1], generator=torch.Generator().manual_seed(record.layer)),
         "attention": whole["Attn"],
         "layer input": record.resid_pre[-1:],
         "what the feed-forward reads": whole["AtbLn"],
         "layer output": whole["AtbLnFfRes"],
-        "final output": last.whole["AtbLnFfRes"][-1:],
+        "final output": layers[-1].whole["AtbLnFfRes"][-1:],
+        "attention of the layer before": layers[max(record.layer - 1, 0)].whole["Attn"][-1:],
     }
     tops = dict(
         zip(
@@ -241,26 +284,30 @@ def vector_pairs(model: Any, record: LayerRecord, last: LayerRecord, ids: Tensor
             strict=True,
         )
     )
-    for first in ("head without W_O", "head", "largest head", "random vector"):
-        for second in ("attention", "layer output", "final output"):
-            yield dict(
-                pair=f"{first}, {second}",
-                overlap=float(overlap(tops[first], tops[second].expand_as(tops[first])).mean()),
-            )
-    for first, second in (
+    pairs = [
+        *itertools.product(("head without W_O", "head", "largest head", "random vector"), LATER),
         ("attention", "layer input"),
+        ("attention", "layer output"),
         ("layer output", "final output"),
-        ("memory", "what the feed-forward reads"),
-    ):
+        ("active neuron", "what the feed-forward reads"),
+    ]
+    if record.layer:
+        pairs.append(("attention", "attention of the layer before"))
+    for first, second in pairs:
+        others = tops[second].expand_as(tops[first])
         yield dict(
-            pair=f"{first}, {second}", overlap=float(overlap(tops[first], tops[second].expand_as(tops[first])).mean())
-        )
-    for name in ("memory", "random vector"):
-        yield dict(
-            pair=f"token that is read, {name}", overlap=float((tops[name] == ids[-1]).any(dim=-1).double().mean())
+            pair=f"{first}, {second}",
+            layer=record.layer,
+            overlap=float(overlap(tops[first], others).mean()),
+            similar=float(overlap(tops[first], others, embeddings=embeddings).mean()),
         )
     bare = top_tokens(model, vectors["layer output"], K, reading="direction")
-    yield dict(pair="layer output, without the final norm", overlap=float(overlap(bare, tops["layer output"]).mean()))
+    for name, first, second in (
+        ("layer output, without the final norm", bare, tops["layer output"]),
+        *((f"token that is read, {name}", tops[name], ids[-1:, None].expand(len(tops[name]), K)) for name in READ),
+    ):
+        shared = overlap(first, second) if first is bare else (first == second).any(dim=-1).double()
+        yield dict(pair=name, layer=record.layer, overlap=float(shared.mean()))
 
 
 def norm_changes(model: Any, record: LayerRecord) -> Tensor:
@@ -527,7 +574,10 @@ def main() -> None:
         measure_always_on(model, [" ".join(line.split()[:40]) for line in lines[: options.n]])
     else:
         prompts = list(facts(options.data, options.n, model))
-        {"facts": measure_facts, "more": measure_more, "norms": measure_norms}[options.part](model, prompts)
+        if options.part == "more":
+            measure_more(model, prompts, list(facts(options.data, options.n, model, right=False)))
+        else:
+            {"facts": measure_facts, "norms": measure_norms}[options.part](model, prompts)
 
 
 if __name__ == "__main__":

@@ -86,28 +86,48 @@ def said_of_overlaps() -> str:
     )
 
 
+SAMPLES = ("facts", "wrong answers", "random tokens")
+
+
+def _of_pairs(column: str) -> pd.DataFrame:
+    """Means of a column of `more` by pair, sample and third of the layers."""
+    return stored("more").pivot_table(index="pair", columns=["sample", "third"], values=column, sort=False)
+
+
 def more() -> str:
-    """`I_50` of pairs on facts and on random tokens, by third of the layers."""
-    frame = stored("more")
-    means = frame.pivot_table(index="pair", columns=["sample", "third"], values="overlap", sort=False)
+    """`I_50` of pairs on facts, on facts answered wrongly and on random tokens, by third of the layers."""
+    means = _of_pairs("overlap")[list(SAMPLES)]
     rows = [
         [str(pair), *(number(value, 3) for value in of_pair)]
         for pair, of_pair in zip(means.index, means.to_numpy(), strict=True)
     ]
-    return table(["pair", *(f"{sample}, {third}" for sample in ("facts", "random") for third in THIRDS)], rows)
+    return table(["pair", *(f"{sample}, {third}" for sample in SAMPLES for third in THIRDS)], rows)
+
+
+def similar() -> str:
+    """The same pairs on facts with similar tokens counted, beside `I_50`."""
+    frame = stored("more")
+    frame["similar"] = pd.to_numeric(frame["similar"])
+    means = frame.query("sample == 'facts'").dropna(subset="similar")
+    wide = means.pivot_table(index="pair", columns="third", values=["overlap", "similar"], sort=False)
+    rows = [
+        [str(pair), *(number(row[name, third]) for name in ("overlap", "similar") for third in range(3))]
+        for pair, row in wide.iterrows()
+    ]
+    return table(["pair", *(f"{name}, {third}" for name in ("I_50", "similar tokens") for third in THIRDS)], rows)
 
 
 def said_of_more() -> str:
-    """Heads without W_O, random prompts, and what a memory says of the token that is read."""
-    frame = stored("more")
-    means = frame.pivot_table(index="pair", columns=["sample", "third"], values="overlap")
+    """Heads without W_O, the controls, attention and its past, the answer along depth, and what values say of their tokens."""
+    means = _of_pairs("overlap")
 
     def told(pair: str, sample: str = "facts") -> str:
         return ", ".join(number(value) for value in means.loc[pair, sample])
 
     bare, noise = (means.loc[f"{name}, attention", "facts"].max() for name in ("head without W_O", "random vector"))
     heads, outputs = "largest head, layer output", "layer output, final output"
-    said = [percent(value) for value in means.loc["token that is read, memory", "facts"]]
+    wrong = (means["wrong answers"] - means["facts"]).drop("layer output, without the final norm").abs()
+    said = [percent(value) for value in means.loc["token that is read, active neuron", "facts"]]
     return "\n".join(
         [
             claim(
@@ -116,12 +136,52 @@ def said_of_more() -> str:
                 "chance, as in the paper.",
                 bare < noise + 0.02,
             ),
-            f"- On random tokens the largest head shares {told(heads, 'random tokens')} with the layer's output, on facts "
-            f"{told(heads)}; the layer's output shares {told(outputs, 'random tokens')} with the final one, on facts {told(outputs)}.",
-            f"- The ten most active memories have the token that is read among their 50 in {', '.join(said)} by thirds, and share "
-            f"{told('memory, what the feed-forward reads')} with what the feed-forward reads.",
+            claim(
+                "- **Facts answered wrongly** (the paper's control, Fig. 13) hardly differ: the largest difference of a pair's mean is "
+                f"{number(wrong.to_numpy().max())}. Random tokens, which are no text, are another control: there the largest head shares "
+                f"{told(heads, 'random tokens')} with the layer's output, on facts {told(heads)}; the layer's output shares "
+                f"{told(outputs, 'random tokens')} with the final one, on facts {told(outputs)}.",
+                wrong.to_numpy().max() < 0.15,
+            ),
+            said_of_depth(),
+            "- Attention shares "
+            f"{told('attention, layer input')} with the stream that it is added to, {told('attention, layer output')} with the layer's "
+            f"output, and {told('attention, attention of the layer before')} with the attention of the layer before (Fig. 15, 16). The "
+            "paper reports high similarity of the last two on GPT-2.",
+            said_of_values(),
+            f"- The ten most active neurons have the token that is read at the last position among their 50 in {', '.join(said)} by "
+            f"thirds, and share {told('active neuron, what the feed-forward reads')} with what the feed-forward reads.",
             f"- Read without the final norm, a layer's output shares {told('layer output, without the final norm')} with its own reading.",
         ]
+    )
+
+
+def said_of_depth() -> str:
+    """Probability of the model's answer at the layers' outputs, right against wrong."""
+    means = stored("depth").pivot_table(index="sample", columns="third", values="probability")
+    right, wrong = (", ".join(number(value, 3) for value in means.loc[sample]) for sample in SAMPLES[:2])
+    return claim(
+        f"- **Right answers come late, wrong ones early** (Fig. 14): the token that the model answers has a mean probability of {right} at "
+        f"the layers' outputs by thirds where it is right, and {wrong} where it is wrong, mostly a function word.",
+        (means.loc["wrong answers"] > means.loc["facts"]).all(),
+    )
+
+
+def said_of_values() -> str:
+    """Attention's values against the tokens that they are of."""
+    frame = stored("values")
+    wide = frame.pivot_table(index="token", columns="third", values=["probability", "among_first"])
+
+    def told(token: str) -> str:
+        return ", ".join(number(value, 4) for value in wide.loc[token, "probability"])
+
+    first = ", ".join(percent(value) for value in wide.loc["own", "among_first"])
+    own, random = (wide.loc[token, "probability"] for token in ("own", "random"))
+    return claim(
+        f"- Attention's memory values `v_j W_O` give their own token, the one at j, a mean probability of {told('own')} by thirds, another "
+        f"token of the prompt {told('another of the prompt')}, a random one {told('random')} (Fig. 18; every third layer). It is among "
+        f"their 50 first in {first}: above a random token, as in the paper, and little above the prompt's other tokens.",
+        (own > random).all(),
     )
 
 
@@ -356,6 +416,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "overlaps-said": said_of_overlaps,
     "more": more,
     "more-said": said_of_more,
+    "similar": similar,
     "norm-tokens": norm_tokens,
     "rogue": rogue,
     "alignment-said": said_of_alignment,

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -9,9 +11,11 @@ import numpy
 import pandas
 import pytest
 
-from docs import blocks
+import tl_ffblock as ffb
+from docs import blocks, papers
 from docs.markdown import claim, interval
 from docs.results import causal_tables, findings, flow_tables, heads_tables, memories_tables
+from tl_ffblock.experiments import STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,6 +48,29 @@ def test_results_are_short_until_they_are_opened() -> None:
     for text in pages:
         folds = [text.count(tag) for tag in ('<details markdown="1">\n<summary>', "</summary>\n\n", "\n</details>")]
         assert len(set(folds)) == 1 and (folds[0] or len(text.split()) < 2000)
+
+
+def absent(row: tuple[str, ...]) -> str:
+    """What a row of papers.py names and is not there: its call or study, its test, or its stored table."""
+    *_, call, shown = row
+    file, _, test = shown.partition("::")
+    if not (ROOT / file).is_file() or (test and f"def {test}(" not in (ROOT / file).read_text(encoding="utf-8")):
+        return shown
+    if call in STUDIES or (call.startswith("tl_ffblock.") and find_spec(call)):
+        return ""
+    first, *names = call.split(".")
+    return "" if first == "ffb" and reduce(lambda at, name: getattr(at, name, None), names, ffb) is not None else call
+
+
+def test_definitions_of_papers_have_their_calls_and_tests() -> None:
+    """Every figure that a study repeats is in the table; a call, test or table that is not there is seen."""
+    assert not list(filter(None, map(absent, papers.ROWS)))
+    paper, place, what, call, shown = papers.ROWS[3]
+    for wrong in ("contextualisation", "ffb.contribution_map", "tl_ffblock.experiments.vig"):
+        assert absent((paper, place, what, wrong, shown)) == wrong
+    for wrong in (f"{shown}_not", "docs/results/none.csv", "tests/none.py::test_changes"):
+        assert absent((paper, place, what, call, wrong)) == wrong
+    assert set(STUDIES) == {row[3] for row in papers.ROWS if row[3] in STUDIES}
 
 
 def test_a_changed_figure_is_seen() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,25 @@ def test_pmi_by_unit() -> None:
     )
     strangers = [Text(np.array([0]), 0, np.array([0])), Text(np.array([1]), 1, np.array([0]))]
     assert np.isnan(Incidence(strangers, "article", 2).pmi(np.array([0]), np.array([1]))).all()
+
+
+@pytest.mark.parametrize("unit", ["article", "sentence", "window"])
+def test_equal_pmi_is_exactly_equal(unit: Unit) -> None:
+    """PMI is symmetric and has as many values as fractions of counts: Spearman ranks no rounding."""
+    random = np.random.default_rng(0)
+    texts = [Text(random.integers(0, 40, 30), number, np.arange(30) // 7) for number in range(30)]
+    counted = [set[int]() for _ in range(40)]  # units of each token, by hand
+    for number, text in enumerate(texts):
+        for token, place in zip(*text.units(unit, 5), strict=True):
+            counted[token].add(1000 * number + (0 if unit == "article" else int(place)))
+    first, second = (side.ravel() for side in np.indices((40, 40)))
+    pmi = Incidence(texts, unit, 5).pmi(first, second)
+    np.testing.assert_array_equal(pmi, Incidence(texts, unit, 5).pmi(second, first))
+    fractions = {
+        Fraction(len(counted[a] & counted[b]), len(counted[a]) * len(counted[b]))
+        for a, b in zip(first.tolist(), second.tolist(), strict=True)
+    } - {0}
+    assert len(np.unique(pmi[~np.isnan(pmi)])) == len(fractions)
 
 
 def test_pairs_are_counted_so_many_units_at_a_time() -> None:

@@ -19,7 +19,7 @@ Run = Callable[..., CorpusRun]
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_probes_are_trained_and_baselines_counted(family: str, run: Run) -> None:
     """Every kind of map by both probes; right-branching by hand; cut into other shards the table is the same, byte for byte."""
-    spec = study("probes", probe_epochs=2)
+    spec = study("probes")
     runs = [run([spec], family=family, out=f"run{n}", **OF_TREEBANK | {"shard_size": n}) for n in (1, 4)]
     assert stored_tables(runs[0].folder) == stored_tables(runs[1].folder)
     table = runs[0].tables["probes_attachment"].set_index(["probe", "maps"])

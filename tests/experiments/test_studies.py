@@ -19,6 +19,7 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.experiments import STUDIES, Config, option_fields, study
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "how_to" / "extend.md"
+EXPERIMENTS = DOCS.parents[1] / "experiments.md"
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -27,6 +28,9 @@ def test_every_line_is_a_study(name: str) -> None:
     spec = study(name)
     assert issubclass(spec.study_class, Study) and spec.study_class.name == name and spec.study_class.title
     assert spec.home == STUDIES[name]
+    assert re.match(r"(sections?|appendix) [\dA-H]|(Fig|Tab)\. \d", spec.study_class.repeats)  # what of its paper it repeats
+    row = next(line for line in EXPERIMENTS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |"))
+    assert f"({spec.study_class.repeats}" in row or f"; {spec.study_class.repeats}" in row
     for field in option_fields(name):
         chosen = study(name, **{field.name: field.default})
         assert getattr(chosen.options, field.name) == field.default == chosen.fingerprint()[f"{name}.{field.name}"]

@@ -82,13 +82,15 @@ def test_outliers_against_the_next_gain(family: str, loaded: Callable[[str], Any
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_all_dimensions_give_the_change_of_the_maps(family: str, loaded: Callable[[str], Any]) -> None:
-    """The reference implementation of `ignored` agrees with contextualization where nothing is ignored, in any order of norms."""
+    """The reference implementation of `ignored` agrees with contextualization where nothing is ignored, over both sets of cells."""
     model = identify(loaded(family))
     study = Outliers(CONFIG, ModelFacts.of(model), OutliersOptions())
     (observation,) = observe(model, [tokenised(IDS)], ())
-    all_dimensions, *less = study.measure(observation)["changes"].mean
     step = study.facts.feed_forward
     maps: Any = contribution_maps(model.hooked, torch.tensor(IDS))
-    expected = contextualization_change(maps, str(step.before), step.scope)
-    np.testing.assert_allclose(all_dimensions, expected, atol=1e-6)
-    assert all(np.abs(change - all_dimensions).max() > 1e-4 for change in less), "a control that ignores nothing"
+    measured = study.measure(observation)["changes"].mean
+    for kind, (all_dimensions, *less) in zip(study.facts.cells, measured, strict=True):
+        expected = contextualization_change(maps, str(step.before), step.scope, cells=kind)
+        np.testing.assert_allclose(all_dimensions, expected, atol=1e-6)
+        assert all(np.abs(change - all_dimensions).max() > 1e-4 for change in less), "a control that ignores nothing"
+    assert len(measured) == (2 if family == "llama" else 1)

@@ -309,6 +309,25 @@ def test_overlap_is_one_on_itself_symmetric_and_counts() -> None:
     assert ffb.graphs.overlap(first, first.flip(1)).tolist() == [1.0, 1.0]
 
 
+def test_overlap_by_similarity_is_i_k_where_no_tokens_are_alike() -> None:
+    """One-hot rows give I_k, synonyms count as equal, opposites as nothing, a share by their cosine; in either direction."""
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.stack([torch.randperm(12, generator=generator)[:4] for _ in range(9)]) for _ in range(2))
+    expected = ffb.graphs.overlap(first, second)
+    torch.testing.assert_close(ffb.graphs.overlap(first, second, embeddings=torch.eye(12)), expected, atol=0, rtol=0)
+    rows = torch.randn(12, 5, generator=generator)
+    there, back = (ffb.graphs.overlap(a, b, embeddings=rows) for a, b in ((first, second), (second, first)))
+    torch.testing.assert_close(there, back)
+    assert (there >= expected).all() and (there <= 1).all()
+    synonyms = torch.tensor([[1.0, 0], [2, 0], [0, 1], [0, -1], [3, 4]])
+    pairs = {(0, 1): 1.0, (2, 3): 0.0, (0, 4): 0.6, (3, 3): 1.0}
+    for (a, b), cosine in pairs.items():
+        found = ffb.graphs.overlap(torch.tensor([[a]]), torch.tensor([[b]]), embeddings=synonyms)
+        assert float(found) == pytest.approx(cosine)
+    with pytest.raises(InputError, match="embeddings has 5 rows: expected one per token"):
+        ffb.graphs.overlap(torch.tensor([[5]]), torch.tensor([[0]]), embeddings=synonyms)
+
+
 def test_an_edit_inside_a_layer_draws_no_wrong_graph() -> None:
     """What attention wrote after a hook is not what its heads sum to: refused, and named."""
     model, tokens = model_of("gpt2"), tiny.tokens("gpt2", N)

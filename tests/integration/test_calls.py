@@ -94,7 +94,7 @@ def test_an_unknown_keyword_is_refused_in_words() -> None:
         (lambda: ffb.attribute(None, [7, 8]), "attribute needs `target`"),
         (lambda: ffb.contribution_maps(input=[7]), "contribution_maps needs `model`"),
         (lambda: ffb.Contributions(None, [7, 8], layer=1), "Contributions has no argument `layer`. Did you mean `layers`?"),
-        (lambda: ffb.heads.Training(epoch=3), "Training has no argument `epoch`. Did you mean `epochs`?"),
+        (lambda: ffb.heads.Training(penalties=3), "Training has no argument `penalties`. Did you mean `penalty`?"),
         (lambda: ffb.ContributionMaps.load(), "load needs `path`"),
         (lambda: ffb.logit(7, minu=8), "Did you mean `minus`?"),
         (lambda: ffb.loss([7], tokens=[7]), "multiple values for argument 'tokens'"),

@@ -564,7 +564,7 @@ WHOLE: list[tuple[str, int | None, Number]] = [
     ("n_cells", 1, lambda g, v: ffb.interventions.SamplePlan(n_cells=v)),
     ("count", 1, lambda g, v: heads.clusters(g.rows, v)),
     ("n_folds", 2, lambda g, v: heads.folds_of(np.array([0, 1]), v)),
-    ("epochs", 1, lambda g, v: heads.Training(epochs=v)),
+    ("max_iterations", 1, lambda g, v: heads.Training(max_iterations=v)),
 ]
 """Options that are whole numbers, and the least that there is."""
 REAL: list[tuple[str, Number]] = [
@@ -578,7 +578,7 @@ REAL: list[tuple[str, Number]] = [
     ("to", lambda g, v: memories.neuron_ablation_effects(g.m, g.tri, g.val, to=v)),
     ("factor", lambda g, v: g.c.scale(v, 1, "AtbLnFf")),
     ("read_share", lambda g, v: ffb.interventions.SamplePlan(read_share=v)),
-    ("learning_rate", lambda g, v: heads.Training(learning_rate=v)),
+    ("tolerance", lambda g, v: heads.Training(tolerance=v)),
 ]
 """Options that are numbers."""
 # fmt: on

@@ -1,4 +1,4 @@
-"""`tl-ffblock replicate`: the paper's studies on its models and corpora."""
+"""`tl-ffblock replicate`: the paper's studies on models and corpora of your choice, compared with its numbers."""
 
 import argparse
 import sys
@@ -22,6 +22,8 @@ SETTINGS = (
     "examples",
 )
 """Config fields that hold for all study runs."""
+PAPER = "paper"
+"""Value of --models for the paper's thirteen."""
 _FIELDS = {each.name: each for each in declared_fields(Config.__module__, "Config") if each.name in SETTINGS}
 
 
@@ -29,9 +31,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the studies and print a summary; returns the exit status."""
     settings: dict[str, Any] = {name: getattr(options, name) for name in SETTINGS if getattr(options, name) is not None}
     refuse_idle(Config(model="", data="", out=options.out, **settings), "dataset")
-    from tl_ffblock.experiments.kobayashi.replication import CORPORA, MODELS, STUDIES, replicate
+    from tl_ffblock.bridge.loading import SHIPPED
+    from tl_ffblock.experiments.kobayashi.replication import CORPORA, MODELS, SHORT, STUDIES, replicate
 
-    models = tuple(MODELS if options.models is None else filter(None, options.models.split(",")))
+    named = tuple(SHIPPED) if options.models is None else tuple(filter(None, options.models.split(",")))
+    models = MODELS if named == (PAPER,) else named
     given = [each.partition("=") for each in (options.corpora or ",".join(CORPORA)).split(",") if each]
     try:
         found = replicate(
@@ -49,27 +53,29 @@ def run(options: argparse.Namespace) -> int:
     unfinished = [" on ".join(name) for name, each in found.runs.items() if each.status == 1]
     if unfinished:
         print(f"unfinished: {', '.join(unfinished)}; run the same command again", file=sys.stderr)
-    print(f"{len(found.runs)} of {len(models) * len(given)} runs")
+    done = len({(model, name.removesuffix(SHORT)) for model, name in found.runs})
+    print(f"{done} of {len(models) * len(given)} pairs of model and corpus")
     print(f"compare  {found.folder / 'comparison.csv'}\npage     {found.folder / 'index.html'}")
     return found.status
 
 
 COMMAND = Command(
     run,
-    help="the paper's studies on its models and corpora, compared with its numbers",
-    description="Run the studies of Kobayashi et al. 2024 on the paper's thirteen models and its corpora, which are read from "
-    "the Hugging Face hub or from folders, and compare the results with the paper's. Each model and corpus has its own folder, "
-    "and continues after an interruption. Exit status as of run; 1 also if a model could not be loaded.",
+    help="every figure and table of Kobayashi et al. 2024, compared with its numbers",
+    description="Run the studies of Kobayashi et al. 2024 on models and its two corpora, and write every figure and table of the "
+    "paper on one page, with the paper's numbers. Where these are of other models, the page names them. Models that packages ship "
+    "need no hub. Each model and corpus has its own folder, and continues after an interruption. Exit status as of run; 1 also if "
+    "a model could not be loaded.",
     arguments={
         "--out": {"required": True, "metavar": "DIR", "help": "folder of all runs, of comparison.csv and index.html"},
-        "--models": {"metavar": "NAME,NAME", "help": "names on the hub or folders (default: the paper's thirteen)"},
+        "--models": {"metavar": "NAME,NAME", "help": "names of `tl-ffblock models`, names on the hub, folders, or `paper` for its thirteen (default: minilm,smollm2)"},
         "--corpora": {
             "metavar": "NAME,NAME",
             "help": "sst2, wikipedia or both (default); sst2=SOURCE reads a file, a folder of a saved dataset, or another name",
         },
         "--studies": {
             "metavar": "STUDY,STUDY",
-            "help": "which studies (default: contextualization,amplification,bypass,outliers)",
+            "help": "which studies (default: contextualization,amplification,bypass,outliers,attribution-methods,cost)",
         },
         **{flag(name): {**argument_of(each, each.default), "default": None} for name, each in _FIELDS.items()},
     },

@@ -272,7 +272,7 @@ def _section(study: Study, tables: Tables, figures: Mapping[str, tuple[Path, Pat
             drawn.append({"caption": caption, "drawing": inline_figure(svg, caption), "svg": f"figures/{svg.name}"})
     return {
         "name": study.name,
-        "title": study.title,
+        "title": f"{study.title} ({study.repeats})" if study.repeats else study.title,
         "about": _about(study),
         "sentences": study.sentences(own) if own else (),
         "overview": [shown_table(*each) for each in (study.overview(own) if own else {}).items()],

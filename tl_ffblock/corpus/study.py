@@ -33,6 +33,7 @@ from tl_ffblock.errors import CallError, InputError, UnsupportedModelError, did_
 from tl_ffblock.layer.records import LayerRecord
 from tl_ffblock.layer.scopes import STEPS, Order, Step
 from tl_ffblock.results.maps import ContributionMaps
+from tl_ffblock.results.measures import Cells
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,6 +89,11 @@ class ModelFacts:
     def steps(self) -> tuple[Step, ...]:
         """Steps of a layer that change a map."""
         return tuple(step for step in STEPS[self.order] if step.before is not None)
+
+    @property
+    def cells(self) -> tuple[Cells, ...]:
+        """Sets of cells that are ranked, the default first: `all` is the paper's, with the structural zeros of causal maps."""
+        return ("reachable", "all") if self.causal else ("all",)
 
     @property
     def feed_forward(self) -> Step:
@@ -192,6 +198,8 @@ class Study(ABC):
     """Name on the command line and in the names of its tables."""
     title: ClassVar[str]
     """Title in reports and help texts."""
+    repeats: ClassVar[str] = ""
+    """Figures, tables or sections of its paper that it repeats, as the report names them; "" for a study without a paper."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Packages that it needs in addition to those of every run; checked before the work starts."""
     alone: ClassVar[bool] = False

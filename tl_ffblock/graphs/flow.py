@@ -709,18 +709,28 @@ def top_tokens(
 
 
 @strict
-def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Float[Tensor, " pair"]:
+def overlap(
+    first: Int[Tensor, "pair k"],
+    second: Int[Tensor, "pair k"],
+    *,
+    embeddings: Float[Tensor, "d_vocab d"] | None = None,
+) -> Float[Tensor, " pair"]:
     """`I_k` of each pair: the fraction of the first's tokens that are among the second's [pair].
 
     It is symmetric, and 1 for equal vectors. Unrelated vectors have `k / d_vocab` on average only if all tokens are equally
     likely. Compare with random vectors, whose top tokens depend on the model's norm and unembedding.
 
+    With `embeddings` tokens count by similarity: each has the largest cosine with a token of the other side, at least 0, and the
+    result is the mean over both sides. Equal tokens have 1, and with one-hot rows this is `I_k`. Rows of real models share a
+    mean, so subtract it first. Similar tokens are found by chance too: compare with random vectors.
+
     Args:
         first: Result of `top_tokens`.
         second: Result of `top_tokens`, with the same k.
+        embeddings: Row of each token, such as `model.W_U.T - model.W_U.T.mean(dim=0)`; None counts equal tokens only.
 
     Raises:
-        InputError: if both have different shapes.
+        InputError: if both have different shapes, or a token has no row.
     """
     for name, ids in (("first", first), ("second", second)):
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
@@ -732,4 +742,11 @@ def overlap(first: Int[Tensor, "pair k"], second: Int[Tensor, "pair k"]) -> Floa
             raise InputError(f"{name} {given}: expected token ids [pair, k], as top_tokens returns them.")
     if first.shape != second.shape:
         raise InputError(f"shapes {tuple(first.shape)} and {tuple(second.shape)}: expected equal shapes [pair, k].")
-    return (first[:, :, None] == second[:, None, :]).any(dim=-1).double().mean(dim=-1)
+    same = first[:, :, None] == second[:, None, :]
+    if embeddings is None:
+        return same.any(dim=-1).double().mean(dim=-1)
+    if max(int(first.max()), int(second.max())) >= len(embeddings):
+        raise InputError(f"embeddings has {len(embeddings)} rows: expected one per token, as `model.W_U.T` has.")
+    units = (torch.nn.functional.normalize(embeddings[ids].double(), dim=-1) for ids in (first, second))
+    cosines = torch.einsum("pid,pjd->pij", *units).clamp(min=0).masked_fill(same, 1.0)
+    return (cosines.amax(dim=2).mean(dim=1) + cosines.amax(dim=1).mean(dim=1)) / 2

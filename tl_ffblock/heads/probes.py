@@ -16,6 +16,10 @@ not trained. For word i and candidate k it reads features f(i, k), with one weig
 
 p(k | i) is the softmax of the score over all k except i. Word vectors are reduced to principal components of the training words.
 Predictions are by cross-validation over documents: for every document by a probe that was not trained on it.
+
+A probe minimises the sum of -log p(head of i | i) over the training words, plus half the penalty times the sum of squared weights.
+For "maps" and "maps and words" this is convex, so that the answers depend on the definition and not on the optimiser. L-BFGS (Liu
+and Nocedal 1989) runs over all sentences until the gradient is small, and an unfinished training is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -240,17 +244,22 @@ class ProbeSentence:
 class Training:
     """Training parameters of probes."""
 
-    epochs: int = 30
-    learning_rate: float = 0.01
-    batch_size: int = 16
-    """Sentences per step."""
+    penalty: float = 1.0
+    """Factor of half the sum of squared weights, added to the sum of all words' losses. Without any, weights that separate the
+    training words grow without end."""
+    tolerance: float = 1e-4
+    """Largest partial derivative of the loss per word at which training ends. Maps with small values need a smaller one."""
+    max_iterations: int = 2000
+    """Largest number of iterations of L-BFGS."""
     n_folds: int = FOLDS
     seed: int = 0
+    """Seed of the first weights of "distance and words"; the others start at zero."""
 
     def __post_init__(self) -> None:
-        for name, least in {"epochs": 1, "batch_size": 1, "n_folds": 2, "seed": 0}.items():
+        for name, least in {"max_iterations": 1, "n_folds": 2, "seed": 0}.items():
             whole_number(getattr(self, name), name, at_least=least)
-        real_number(self.learning_rate, "learning_rate", above=0.0)
+        real_number(self.penalty, "penalty", at_least=0.0)
+        real_number(self.tolerance, "tolerance", above=0.0)
 
 
 @strict
@@ -284,7 +293,7 @@ def attachments(
         training: Training parameters.
 
     Raises:
-        InputError: for another kind, or fewer than two documents.
+        InputError: for another kind, fewer than two documents, or a training that does not reach its tolerance.
     """
     training = training or Training()
     fold = folds_of(np.array([sentence.document for sentence in sentences]), training.n_folds)
@@ -292,8 +301,8 @@ def attachments(
     for number in range(int(fold.max()) + 1):
         inside, outside = (np.flatnonzero(mask).tolist() for mask in (fold == number, fold != number))
         probe = _trained([sentences[place] for place in outside], kind, training)
-        for start in range(0, len(inside), training.batch_size):
-            places = inside[start : start + training.batch_size]
+        for places in _by_length([len(sentences[place].head) for place in inside]):
+            places = [inside[place] for place in places]
             batch = _Batch.of([sentences[place] for place in places])
             with torch.no_grad():
                 hit = (probe(batch).argmax(dim=-1) == batch.target).numpy()
@@ -318,7 +327,10 @@ def attached_at(sentences: Sequence[ProbeSentence], offset: int) -> Attachments:
 class _Batch:
     """Sentences side by side, filled up with zeros to the longest; the root is the candidate after the last place."""
 
-    maps: Float[Tensor, "sentence map word word"]
+    # Of the word i and the candidate k every map's a_ik, then every map's a_ki.
+    maps: Float[Tensor, "sentence word word feature"]
+    # Of every map the part of the row on no word, and a constant.
+    beyond: Float[Tensor, "sentence word feature"]
     vectors: Float[Tensor, "sentence word d"]
     # Candidates: the sentence's other words, and the root.
     open: Bool[Tensor, "sentence word candidate"]
@@ -330,12 +342,16 @@ class _Batch:
         longest = max(len(sentence.head) for sentence in sentences)
         filled = partial(nn.utils.rnn.pad_sequence, batch_first=True)
         short = [longest - len(sentence.head) for sentence in sentences]
-        maps = [torch.from_numpy(sentence.maps).float() for sentence in sentences]
+        maps = [torch.from_numpy(sentence.maps).double() for sentence in sentences]
         words = torch.arange(longest + 1) < torch.tensor([[len(sentence.head)] for sentence in sentences])
         others = words[:, None] & ~torch.eye(longest, longest + 1, dtype=torch.bool)
+        padded = torch.stack(
+            [nn.functional.pad(each, (0, by, 0, by)) for each, by in zip(maps, short, strict=True)]
+        ).movedim(1, 3)
         return cls(
-            torch.stack([nn.functional.pad(each, (0, by, 0, by)) for each, by in zip(maps, short, strict=True)]),
-            filled([torch.from_numpy(sentence.vectors).float() for sentence in sentences]),
+            torch.cat([padded, padded.transpose(1, 2)], dim=-1),
+            nn.functional.pad(1 - padded.sum(dim=2), (0, 1), value=1.0),
+            filled([torch.from_numpy(sentence.vectors).double() for sentence in sentences]),
             others | (torch.arange(longest + 1) == longest),
             filled([torch.from_numpy(np.where(s.head == ROOT, longest, s.head)).long() for s in sentences]),
             filled([torch.from_numpy(_asked(sentence)) for sentence in sentences]),
@@ -352,49 +368,93 @@ class _Probe(nn.Module):
         width = 2 * self.components.shape[1]
         if kind == "distance and words":
             self.layers = nn.Sequential(nn.Linear(len(NEAR) + 3 + width, N_HIDDEN), nn.Tanh(), nn.Linear(N_HIDDEN, 1))
-            return
-        by_words = 1 + (width if kind == "maps and words" else 0)  # the first column is the weight without words
-        self.to_head, self.from_head, self.to_root = (nn.Parameter(torch.zeros(n_maps, by_words)) for _ in range(3))
-        self.root = nn.Parameter(torch.zeros(by_words))
+        else:
+            by_words = 1 + (width if kind == "maps and words" else 0)  # the first column is the weight without words
+            self.to_word = nn.Parameter(torch.zeros(2 * n_maps, by_words))
+            self.to_root = nn.Parameter(torch.zeros(n_maps + 1, by_words))
+        self.double()
 
     def forward(self, batch: _Batch) -> Float[Tensor, "sentence word candidate"]:
-        both = self._words_of_pairs(batch)
+        words = (batch.vectors - self.mean) @ self.components
         if self.kind == "distance and words":
-            places = _places(batch.maps.shape[-1]).expand(len(both), -1, -1, -1)
-            scores = self.layers(torch.cat([places, both], dim=-1)).squeeze(-1)
+            scores = self._by_distance(words)
         else:
-            to_words = torch.einsum("smik,mc->sikc", batch.maps, self.to_head)
-            to_words = to_words + torch.einsum("smki,mc->sikc", batch.maps, self.from_head)
-            to_root = torch.einsum("smi,mc->sic", 1 - batch.maps.sum(dim=-1), self.to_root) + self.root
-            weighted = torch.cat([to_words, to_root[:, :, None]], dim=2)
-            scores = weighted[..., 0] + (weighted[..., 1:] * both[..., : weighted.shape[-1] - 1]).sum(dim=-1)
+            to_root = (batch.beyond * self._weights(self.to_root, words)).sum(dim=-1)
+            scores = torch.cat([self._to_words(batch.maps, words), to_root[:, :, None]], dim=2)
         return scores.masked_fill(~batch.open, -torch.inf)
 
-    def _words_of_pairs(self, batch: _Batch) -> Float[Tensor, "sentence word candidate d"]:
-        """Of every pair the two words' vectors in their components; the root's is zero."""
-        vectors = (batch.vectors - self.mean) @ self.components
-        candidates = nn.functional.pad(vectors, (0, 0, 0, 1))
-        length = vectors.shape[1]
-        return torch.cat(
-            [vectors[:, :, None].expand(-1, -1, length + 1, -1), candidates[:, None].expand(-1, length, -1, -1)], dim=-1
-        )
+    def _weights(self, by_words: Tensor, words: Tensor, *, candidate: bool = False) -> Float[Tensor, "sentence word feature"]:
+        """Part of each feature's weight that depends on the word, with the constant, or on the candidate."""
+        half = (by_words.shape[1] - 1) // 2
+        start = 1 + half * candidate
+        depending = words[..., :half] @ by_words[:, start : start + half].T
+        return depending if candidate else depending + by_words[:, 0]
+
+    def _to_words(self, features: Tensor, words: Tensor) -> Float[Tensor, "sentence word candidate"]:
+        """Sum over features of f(i, k) (w + W [v_i; v_k]), without forming the weights of every pair.
+
+        The term of v_k is the one of v_i with i and k exchanged, which exchanges the two halves of the features.
+        """
+        weights = [self._weights(self.to_word, words)]
+        if self.kind == "maps and words":
+            weights.append(self._weights(self.to_word, words, candidate=True).roll(features.shape[-1] // 2, dims=-1))
+        scores: Tensor = features @ torch.stack(weights, dim=-1)
+        return sum((scores[..., 1].mT for _ in weights[1:]), scores[..., 0])
+
+    def _by_distance(self, words: Float[Tensor, "sentence word d"]) -> Float[Tensor, "sentence word candidate"]:
+        """MLP of places and both words; its first layer is a sum of three terms, of which the root has no word."""
+        (first, activation, last), n_words = self.layers, words.shape[1]
+        of_place, of_word, of_candidate = first.weight.split([len(NEAR) + 3, *[words.shape[2]] * 2], dim=1)
+        candidates = nn.functional.pad(words @ of_candidate.T, (0, 0, 0, 1))
+        hidden = _places(n_words).double() @ of_place.T + first.bias + (words @ of_word.T)[:, :, None]
+        scores: Tensor = last(activation(hidden + candidates[:, None])).squeeze(-1)
+        return scores
+
+
+def _by_length(lengths: Sequence[int], size: int = 16) -> list[list[int]]:
+    """Indices of sentences in batches of nearly equal length."""
+    order = np.argsort(lengths, kind="stable").tolist()
+    return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def _trained(sentences: Sequence[ProbeSentence], kind: ProbeKind, training: Training) -> _Probe:
-    generator = torch.Generator().manual_seed(training.seed)
-    words = torch.cat([torch.from_numpy(sentence.vectors).float() for sentence in sentences])
+    words = torch.cat([torch.from_numpy(sentence.vectors).double() for sentence in sentences])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
         probe = _Probe(kind, words, len(sentences[0].maps))
-    optimiser = torch.optim.Adam(probe.parameters(), lr=training.learning_rate)
-    for _ in range(training.epochs):
-        order = torch.randperm(len(sentences), generator=generator).tolist()
-        for start in range(0, len(order), training.batch_size):
-            batch = _Batch.of([sentences[place] for place in order[start : start + training.batch_size]])
-            loss = nn.functional.cross_entropy(probe(batch)[batch.asked], batch.target[batch.asked], reduction="sum")
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+    lengths = [len(sentence.head) for sentence in sentences]
+    batches = [_Batch.of([sentences[place] for place in places]) for places in _by_length(lengths)]
+    n_words = max(sum(int(batch.asked.sum()) for batch in batches), 1)
+    parameters = list(probe.parameters())
+    optimiser = torch.optim.LBFGS(
+        parameters,
+        max_iter=training.max_iterations,
+        max_eval=2 * training.max_iterations,
+        tolerance_grad=training.tolerance,
+        tolerance_change=0.0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def loss() -> Tensor:
+        optimiser.zero_grad()
+        total = training.penalty / 2 * sum((weights**2).sum() for weights in parameters) / n_words
+        torch.as_tensor(total).backward()  # type: ignore[no-untyped-call]
+        for batch in batches:
+            of_words = nn.functional.cross_entropy(
+                probe(batch)[batch.asked], batch.target[batch.asked], reduction="sum"
+            )
+            (of_words / n_words).backward()  # type: ignore[no-untyped-call]
+            total = total + of_words.detach() / n_words
+        return torch.as_tensor(total).detach()
+
+    optimiser.step(loss)
+    steepest = max(float(weights.grad.abs().max()) for weights in parameters if weights.grad is not None)
+    if not steepest <= training.tolerance:
+        raise InputError(
+            f"the probe {kind!r} has not converged: its largest partial derivative is {steepest:.1e}, expected at most "
+            f"tolerance={training.tolerance:.1e}. Use a larger penalty (now {training.penalty:g}) or more max_iterations "
+            f"({training.max_iterations})."
+        )
     return probe
 
 

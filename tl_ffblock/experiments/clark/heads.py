@@ -111,6 +111,7 @@ class Heads(Study):
 
     name = "heads"
     title = "What heads attend to, before and after the feed-forward"
+    repeats = "sections 3, 4.2, 6, Fig. 2, 4, 6, Tab. 1"
     packages = ("sklearn",)
     captions: ClassVar[Mapping[str, str]] = {
         "shares": "Mean share of attention on each target, over the heads of a layer, with standard errors (thick) and standard "

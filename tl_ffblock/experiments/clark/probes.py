@@ -5,7 +5,8 @@
 
 For every word a probe chooses the head among all other words and the root. `probe` is "maps", with one weight per map and
 direction; "maps and words", with weights that depend on both words' embeddings (64 principal components of the model's own, in
-place of GloVe's); or "distance and words", which reads no map. `maps` is attention, value-weighted attention, contributions of
+place of GloVe's); or "distance and words", which reads no map. Each is trained until its loss is smallest (option
+`probe_penalty`). `maps` is attention, value-weighted attention, contributions of
 whole layers at three scopes, all of these together, or attention of a model with random weights. Baselines: the next word
 ("right-branching"), and the best fixed offset, chosen on other documents.
 """
@@ -74,9 +75,12 @@ PARTS = {
 class ProbesOptions(Options):
     """Training of the probes."""
 
-    least: ClassVar[Mapping[str, int]] = {"probe_epochs": 1}
-    probe_epochs: int = 10
-    """Number of passes over the training sentences."""
+    probe_penalty: float = 1.0
+    """Factor of half the sum of squared weights in the loss of probes, which are trained until it is smallest."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Training(penalty=self.probe_penalty)
 
 
 Probed: TypeAlias = tuple[ProbeSentence, Float[np.ndarray, "map word word"]]
@@ -88,6 +92,7 @@ class Probes(Study):
 
     name = "probes"
     title = "Dependency parsing from all maps: probes"
+    repeats = "section 5, Tab. 3"
     captions: ClassVar[Mapping[str, str]] = {
         "attachment": "Share of words that are given their head, on documents not trained on, with 95 % intervals.",
     }
@@ -131,7 +136,7 @@ class Probes(Study):
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
         corpus = _Corpus([{name: shard[self.array(name)] for name in PARTS} for shard in shards], self.facts)
-        training = Training(epochs=self.options.probe_epochs, seed=self.config.seed)
+        training = Training(penalty=self.options.probe_penalty, seed=self.config.seed)
         if len({sentence.document for sentence, _ in corpus.sentences}) < 2:
             return {"attachment": pd.DataFrame()}
         rows, shares = [], dict[tuple[str, str], Share]()

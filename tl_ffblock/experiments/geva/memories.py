@@ -358,6 +358,7 @@ class MemoriesStudy(Study):
 
     name = "memories"
     title = "Feed-forward neurons as keys and values"
+    repeats = "sections 3-5, Fig. 2-11"
     alone = True
     reads_head = True
     masked = 0.0  # triggers are unmasked texts

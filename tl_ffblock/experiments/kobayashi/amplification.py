@@ -120,11 +120,9 @@ class Incidence:
         for chunk in chunks(self._frequency[first] + self._frequency[second], _ENTRIES):
             both = self._matrix[first[chunk]].multiply(self._matrix[second[chunk]])
             units[chunk] = np.asarray(both.sum(axis=1)).ravel()
-        with np.errstate(divide="ignore"):
-            pmi = (
-                np.log(units) + np.log(self.n_units) - np.log(self._frequency[first]) - np.log(self._frequency[second])
-            )
-        return np.where(units > 0, pmi, np.nan)
+        # Both products of whole numbers are exact, so that equal fractions have equal logarithms, and ranks have ties.
+        ratio = units * self.n_units / (self._frequency[first] * self._frequency[second].astype(np.float64))
+        return np.log(np.where(units > 0, ratio, np.nan))
 
 
 def chunks(sizes: Int[np.ndarray, " pair"], limit: int) -> Iterator[slice]:
@@ -200,6 +198,7 @@ class Amplification(Study):
         "often smaller than the marks.",
     }
     title = "Token pairs that the feed-forward amplifies"
+    repeats = "section 5.2, Fig. 4, 5, 13, Tab. 1-3"
     options: AmplificationOptions
 
     def scopes(self) -> tuple[str, ...]:

@@ -186,6 +186,7 @@ class AttributionMethods(MomentsStudy):
 
     name = "attribution-methods"
     title = "Integrated Gradients and Shapley values"
+    repeats = "appendix E, Fig. 11"
     captions: ClassVar[Mapping[str, str]] = {
         "agreement": f"Rank correlation of each method's maps with those of Integrated Gradients, {_SCATTER}.",
         "change": f"Change of the map by the feed-forward, by method, {_SCATTER}.",

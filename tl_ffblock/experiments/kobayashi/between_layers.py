@@ -24,6 +24,7 @@ class BetweenLayers(MomentsStudy):
 
     name = "between-layers"
     title = "Contextualization change from layer to layer"
+    repeats = "section 7, future work"
     captions: ClassVar[Mapping[str, str]] = {
         "neighbours": f"Change of the map from a layer to the next, at two scopes: {draw.SCATTER_OF_MEAN}."
     }

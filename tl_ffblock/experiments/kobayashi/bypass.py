@@ -30,6 +30,7 @@ class Bypass(MomentsStudy):
 
     name = "bypass"
     title = "The feed-forward's output and its skip connection"
+    repeats = "Fig. 7, 24-27"
     captions: ClassVar[Mapping[str, str]] = {
         "norms": f"Mean norm of the feed-forward's output and of the bypass, all tokens: {_SCATTER}.",
         "norms_not_special": f"The same at tokens of text: {_SCATTER}.",

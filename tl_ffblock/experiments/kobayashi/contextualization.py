@@ -30,6 +30,7 @@ class Contextualization(MomentsStudy):
 
     name = "contextualization"
     title = "Contextualization change by component"
+    repeats = "Fig. 3, 6, 14-23"
     captions: ClassVar[Mapping[str, str]] = {
         "changes": f"{_CHANGES}.",
         "cumulative": f"{_CUMULATIVE}.",
@@ -54,7 +55,7 @@ class Contextualization(MomentsStudy):
             f"{kind}.{before}.{after}": Moments.of(
                 contextualization_change(observed.maps, before, after, cells=kind).numpy()[None]
             )
-            for kind in self._cells()
+            for kind in self.facts.cells
             for before, after in dict.fromkeys(pair for pairs in self._pairs().values() for pair in pairs)
         }
 
@@ -78,7 +79,7 @@ class Contextualization(MomentsStudy):
         signs = {"changes": "", "cumulative": "+"}
         return {
             name: pd.concat(
-                [rows(kind, *pair, signs[name]) for kind in self._cells() for pair in pairs], ignore_index=True
+                [rows(kind, *pair, signs[name]) for kind in self.facts.cells for pair in pairs], ignore_index=True
             )
             for name, pairs in self._pairs().items()
         }
@@ -87,7 +88,7 @@ class Contextualization(MomentsStudy):
         figures: Figures = {}
         base = self.bases()[0]
         cumulative = tables["cumulative"].query("before == @base")
-        for kind in self._cells():
+        for kind in self.facts.cells:
             suffix = f"_{kind}" if self.facts.causal else ""
             note = ", all cells" if self.facts.causal and kind == "all" else ""
             for name, table, ylabel in (
@@ -138,12 +139,8 @@ class Contextualization(MomentsStudy):
         wide = changes.assign(label=label).pivot(index="layer", columns="label", values="change")
         return {"change by component, 1 − ρ": wide[list(dict.fromkeys(label))].reset_index()}
 
-    def _cells(self) -> tuple[Cells, ...]:
-        """Sets of cells that are ranked, the default first."""
-        return ("reachable", "all") if self.facts.causal else ("all",)
-
     def _ranked(self, table: pd.DataFrame) -> pd.DataFrame:
-        return table[table["cells"] == self._cells()[0]]
+        return table[table["cells"] == self.facts.cells[0]]
 
     def _pairs(self) -> dict[str, list[tuple[str, str]]]:
         steps = self.facts.steps

@@ -48,6 +48,7 @@ class Cost(MomentsStudy):
 
     name = "cost"
     title = "Time and memory by length"
+    repeats = "appendix F, Fig. 12"
     captions: ClassVar[Mapping[str, str]] = {
         "time": f"Seconds by length of the input, {draw.scatter_words('sequences')}."
     }

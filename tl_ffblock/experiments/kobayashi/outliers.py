@@ -3,8 +3,9 @@
 - `correlation`: Pearson and Spearman correlation of FF's output (mean absolute value over tokens) with the gain of the next
   norm after it, over the dimensions of a layer. The same for FF's input.
 - `dimensions`: its values, one row per layer and dimension.
-- `ignored`: contextualization change by FF (1 - Spearman's rho, reachable cells) with all dimensions, and without the fraction
-  with the smallest absolute gain (option `ignored_dimensions`). Controls omit as many of the other dimensions, those largest in
+- `ignored`: contextualization change by FF (1 - Spearman's rho) with all dimensions, and without the fraction with the smallest
+  absolute gain (option `ignored_dimensions`). `cells` says which cells are ranked, as in the study of contextualization; the
+  paper's numbers are over all cells, structural zeros included. Controls omit as many of the other dimensions, those largest in
   FF's output (mean absolute value in the sequence), or as many random ones. Maps are norms over the remaining dimensions,
   before and after FF; in one more row only after it, because "in calculating FF's contextualization" has both readings.
 """
@@ -62,6 +63,7 @@ class Outliers(MomentsStudy):
 
     name = "outliers"
     title = "Outlier dimensions and the gain of the next norm"
+    repeats = "Fig. 8, 28-32"
     captions: ClassVar[Mapping[str, str]] = {
         "correlation": "Over all dimensions of a layer: correlation of the feed-forward's mean size with the next norm's gain. "
         "They are not a sample of dimensions, so there is no standard error.",
@@ -81,7 +83,8 @@ class Outliers(MomentsStudy):
         gains = [self._next_norm(record).gain.double().cpu().numpy() for record in observed.records]
         moments["gain"] = Moments.of(np.stack(gains)[None])
         if self.options.ignored_dimensions:
-            moments["changes"] = Moments.of(np.array([self._changes(record) for record in observed.records]).T[None])
+            changes = np.array([self._changes(record) for record in observed.records])  # [layer cells variant]
+            moments["changes"] = Moments.of(changes.transpose(1, 2, 0)[None])
         return moments
 
     def tables(self, shards: Sequence[ShardArrays]) -> Tables:
@@ -99,7 +102,8 @@ class Outliers(MomentsStudy):
         if self.options.ignored_dimensions:
             changes = self.moments(shards, "changes")
             columns = dict(change=changes.value, deviation=changes.deviation, sequences=changes.count)
-            tables["ignored"] = table_over({"dimensions": VARIANTS, "layer": range(self.facts.n_layers)}, columns)
+            axes = {"cells": self.facts.cells, "dimensions": VARIANTS, "layer": range(self.facts.n_layers)}
+            tables["ignored"] = table_over(axes, columns)
         return tables
 
     def figures(self, tables: Tables) -> Figures:
@@ -115,7 +119,7 @@ class Outliers(MomentsStudy):
         if "ignored" in tables:
             panels = {
                 str(variant): draw.Spread.of(rows, "change")
-                for variant, rows in tables["ignored"].groupby("dimensions", sort=False)
+                for variant, rows in self._ranked(tables["ignored"]).groupby("dimensions", sort=False)
             }
             figures["ignored"] = draw.layer_panels(panels, ylabel="change by FF, 1 − ρ")
         return figures
@@ -135,9 +139,12 @@ class Outliers(MomentsStudy):
             "correlation of FF's output with the gain": output[["layer", "pearson", "spearman", "largest_to_median"]]
         }
         if "ignored" in tables:
-            wide = tables["ignored"].pivot(index="layer", columns="dimensions", values="change")
+            wide = self._ranked(tables["ignored"]).pivot(index="layer", columns="dimensions", values="change")
             shown["change by FF, 1 − ρ"] = wide[list(VARIANTS)].reset_index()
         return shown
+
+    def _ranked(self, ignored: pd.DataFrame) -> pd.DataFrame:
+        return ignored[ignored["cells"] == self.facts.cells[0]]
 
     def _next_norm(self, record: LayerRecord) -> Norm:
         program = PROGRAMS[self.facts.order]
@@ -145,7 +152,8 @@ class Outliers(MomentsStudy):
         operation = next(step.operation for step in behind if isinstance(step.operation, Normalise))
         return record.block.norm(operation.norm)
 
-    def _changes(self, record: LayerRecord) -> list[float]:
+    def _changes(self, record: LayerRecord) -> list[list[float]]:
+        """Change by FF, one row per set of cells and one column per variant."""
         scopes = str(self.facts.feed_forward.before), self.facts.feed_forward.scope
         left_out = self._left_out(record)
         maps: dict[tuple[int, str], list[Tensor]] = {}
@@ -159,12 +167,13 @@ class Outliers(MomentsStudy):
                     keep[dimensions.to(squares.device)] = False
                     maps.setdefault((number, scope), []).append(squares[..., keep].sum(dim=-1).sqrt())
         everything, smallest, largest, random = range(len(left_out))
-        changes = []
-        for pair in ((everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2):
-            before, after = (torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True))
-            cells = torch.ones_like(before, dtype=torch.bool)
-            changes.append(rank_change(before, after, cells.tril() if record.block.causal else cells))
-        return changes
+        pairs = ((everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2)
+        compared = [
+            [torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs
+        ]
+        ones = torch.ones_like(compared[0][0], dtype=torch.bool)
+        ranked = {"reachable": ones.tril(), "all": ones}
+        return [[rank_change(*pair, ranked[kind]) for pair in compared] for kind in self.facts.cells]
 
     def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
         """Omitted dimensions: none; those with the smallest gains; the largest of FF's output among the others; random ones."""

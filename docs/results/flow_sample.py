@@ -188,8 +188,11 @@ def measure_facts(model: Any, prompts: list[str]) -> None:
 
 
 def measure_more(model: Any, prompts: list[str], wrong: list[str]) -> None:
-    """`I_k` by sample, heads without W_O among them; attention's values against their own tokens; the answer along depth; tokens that
-    norms change most; always-on neurons' dimensions."""
+    """Further tables of the sample, for the figures of Katz and Belinkov 2023.
+
+    `I_k` by sample, heads without W_O among them; attention's values against their own tokens; the answer along depth; tokens that
+    norms change most; always-on neurons' dimensions.
+    """
     ordinary, generator = ordinary_ids(identify(model)), torch.Generator().manual_seed(SEED)
     facts_ids, wrong_ids = ([torch.tensor(ids_of(model, prompt)) for prompt in each] for each in (prompts, wrong))
     random_ids = [ordinary[torch.randint(len(ordinary), ids.shape, generator=generator)] for ids in facts_ids]

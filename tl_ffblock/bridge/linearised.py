@@ -342,7 +342,9 @@ class _Linearised:
             linear = f"{layer.feeds}.hook_pre{'_linear' if layer.is_gated else ''}"
             before(layer.name(linear), biased(f"{layer.feeds}.b_in", bias(layer.fed, "b_in")))
             if layer.is_gated:
-                before(layer.name(f"{layer.feeds}.hook_pre"), biased(f"{layer.feeds}.b_gate", bias(layer.fed, "b_gate")))
+                before(
+                    layer.name(f"{layer.feeds}.hook_pre"), biased(f"{layer.feeds}.b_gate", bias(layer.fed, "b_gate"))
+                )
 
     def _biases_of_attention(self, layer: BoundLayer, biased: Callable[[str, Tensor | None], Change | None]) -> None:
         attn = layer.block.attn
@@ -521,7 +523,6 @@ class _Linearised:
         else:
             self._beside(layer, form)
 
-
     def _keep_both(self, layer: BoundLayer) -> None:
         """Cache the sum of experts and of the shared expert beside them, with the gradient of either."""
         routed, keep = list[Tensor](), self.cache.keep("mlp_out", layer.number)
@@ -570,7 +571,7 @@ class _ExpertSum:
     def themselves(self, x: Float[Tensor, "row d"]) -> Float[Tensor, "row d"]:
         bias, weights = self.layer.router_bias(), self.weights
         if bias is not None and bool(bias.any()):
-            place = Place("bias", self.layer.number, self.layer.name(f"{layer.feeds}.router.b"))
+            place = Place("bias", self.layer.number, self.layer.name(f"{self.layer.feeds}.router.b"))
             # Up to a constant of each row their logarithms are the logits of the chosen experts.
             weights = added(weights.log(), self.cache.gate(place, weights).reshape(-1), bias).softmax(dim=-1)
         return self._sum(x, weights, lambda expert, pre, linear: expert.activation.output(pre, linear))
@@ -597,7 +598,7 @@ class _ExpertSum:
     def _gated(self, chosen: Tensor, name: str, y: Tensor, bias: Tensor) -> Float[Tensor, "row width"]:
         if not bool(bias.any()):
             return y
-        place = Place("bias", self.layer.number, self.layer.name(f"{layer.feeds}.experts.{name}"))
+        place = Place("bias", self.layer.number, self.layer.name(f"{self.layer.feeds}.experts.{name}"))
         return added(y, self.cache.gate(place, y).reshape(-1)[chosen], bias)
 
 

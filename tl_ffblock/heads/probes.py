@@ -383,7 +383,9 @@ class _Probe(nn.Module):
             scores = torch.cat([self._to_words(batch.maps, words), to_root[:, :, None]], dim=2)
         return scores.masked_fill(~batch.open, -torch.inf)
 
-    def _weights(self, by_words: Tensor, words: Tensor, *, candidate: bool = False) -> Float[Tensor, "sentence word feature"]:
+    def _weights(
+        self, by_words: Tensor, words: Tensor, *, candidate: bool = False
+    ) -> Float[Tensor, "sentence word feature"]:
         """Part of each feature's weight that depends on the word, with the constant, or on the candidate."""
         half = (by_words.shape[1] - 1) // 2
         start = 1 + half * candidate

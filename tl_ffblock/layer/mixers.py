@@ -143,17 +143,17 @@ class Mixer(ABC):
 
     def scanned(
         self,
-        v: Float[Tensor, "batch pos head d_head"],  # noqa: ARG002
-        made: Float[Tensor, "batch pos head d_head"],  # noqa: ARG002
+        v: Float[Tensor, "batch pos head d_head"],
+        made: Float[Tensor, "batch pos head d_head"],
     ) -> Float[Tensor, "batch pos head d_head"] | None:
-        """Outputs y without C, token after token; None if C is no larger than a softmax pattern. `made` is v for the coefficients."""
+        """Outputs y without C, token after token; None if C is as large as a softmax pattern. `made` is v for the coefficients."""
         return None
 
-    def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:  # noqa: ARG002
+    def gate(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
         """Gate [batch pos head d_head] without the norm; None without one."""
         return None
 
-    def source(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:  # noqa: ARG002
+    def source(self, x: Float[Tensor, "batch pos d"]) -> Tensor | None:
         """Factor [batch pos head d_head] of values before the convolution; None without one."""
         return None
 

@@ -168,9 +168,7 @@ class Outliers(MomentsStudy):
                     maps.setdefault((number, scope), []).append(squares[..., keep].sum(dim=-1).sqrt())
         everything, smallest, largest, random = range(len(left_out))
         pairs = ((everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2)
-        compared = [
-            [torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs
-        ]
+        compared = [[torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs]
         ones = torch.ones_like(compared[0][0], dtype=torch.bool)
         ranked = {"reachable": ones.tril(), "all": ones}
         return [[rank_change(*pair, ranked[kind]) for pair in compared] for kind in self.facts.cells]

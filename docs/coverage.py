@@ -106,6 +106,15 @@ _ENTRIES: Mapping[str, Mapping[str, Any]] = {
 }
 # Further rows of an architecture: options of published checkpoints with a form of their own.
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "Gemma4ForCausalLM": {
+        "hidden_size_per_layer_input=8": {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64},
+        "enable_moe_block=True": {
+            "enable_moe_block": True,
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 24,
+        },
+    },
     "GraniteForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeForCausalLM": {"residual_multiplier=0.22": {"residual_multiplier": 0.22}},
     "GraniteMoeHybridForCausalLM": {"position_embedding_type=None": {"position_embedding_type": None}},

@@ -137,3 +137,9 @@ def test_scores_that_are_no_scaled_products_are_refused(name: str) -> None:
         UnsupportedModelError, match="is not the pattern|has no rotated|has no HookPoint|edits the pattern"
     ):
         attention_scores(model_of(name), tiny.tokens(name, 5), fwd_hooks=hooks)
+
+
+def test_scores_of_a_head_whose_output_has_no_norm_of_its_own_are_refused() -> None:
+    """A norm of all heads before W_O (BitNet): what a token writes through a head depends on the others."""
+    with pytest.raises(UnsupportedModelError, match=r"a gate or a norm before W_O.*value-weighted"):
+        attention_scores(model_of("bitnet"), tiny.tokens("bitnet", 5))

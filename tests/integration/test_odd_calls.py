@@ -120,6 +120,7 @@ INPUTS = {
     "a mask of nothing": odd(lambda g: ffb.contribution_maps(g.m, g.ids, attention_mask=torch.zeros(6)), "hides every token", "sequence 0"),
     "a mask with a hole": odd(lambda g: ffb.contribution_maps(g.m, g.ids[:3], attention_mask=torch.tensor([1, 0, 1])), "sequence 0", "[1]", "padding"),
     "a mask of a text": odd(lambda g: ffb.contribution_maps(g.reader, "the cat", attention_mask=torch.ones(3)), "attention_mask", "token tensor"),
+    "padding before a text of Llama-4": odd(lambda g: ffb.contribution_maps(tiny.bridge("llama4"), g.ids, attention_mask=torch.tensor([0, 1, 1, 1, 1, 1])), "Llama-4's attention temperature", "after the sequences"),
     "a mask of GPT-1": odd(lambda g: ffb.contribution_maps(tiny.bridge("openai_gpt"), g.ids, attention_mask=torch.tensor([0, 1, 1, 1, 1, 1])), "GPT-1"),
     "segments of another length": odd(lambda g: ffb.contribution_maps(g.bert, g.ids, token_type_ids=torch.zeros(3).long()), "token_type_ids", "shape"),
     "segments beyond": odd(lambda g: ffb.contribution_maps(g.bert, g.ids, token_type_ids=torch.full((6,), 2)), "token_type_ids", "0 to 1"),

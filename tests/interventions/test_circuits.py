@@ -239,7 +239,8 @@ def test_a_path_carries_what_its_components_write(family: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "family", [*COVERED, "olmo2", "qwen2_moe", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+    "family",
+    [*COVERED, "olmo2", "qwen2_moe", "granite", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)],
 )
 def test_the_laws_hold_on_every_family(family: str) -> None:
     """The full circuit is the clean run, the empty one the ablated run, and receivers obey; edges are those of the estimates."""

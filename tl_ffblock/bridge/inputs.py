@@ -889,6 +889,13 @@ def _refuse_masks(model: Model, mask: Bool[Tensor, "batch pos"]) -> None:
             "attention_mask: with padding, TransformerLens's GPT-1 attends to later tokens, so that results differ from those of "
             "each sequence alone. Pass the sequences one by one, without padding."
         )
+    original = getattr(model.hooked, "original_model", None)
+    tuned = getattr(getattr(original, "config", None), "attn_temperature_tuning", False)
+    if model.family.name == "Llama-4" and tuned and not mask[:, 0].all():
+        raise InputError(
+            "attention_mask: Llama-4's attention temperature counts padding before a sequence as tokens, so that results differ from "
+            "those of the sequence alone. Put padding after the sequences, or pass a list of ids."
+        )
 
 
 def _with_types(model: Model, batch: Batch, token_type_ids: Tensor) -> Batch:

@@ -34,7 +34,7 @@ MADE_BY = {
     "EdgeEstimates": "`attribution_patching(edges=True)`",
     "Faithfulness": "`faithfulness`",
     "FlowGraph": "`flow_graph`",
-    "ImageMap": "`image_map`",
+    "ImageMap": "`Attribution.image_map`, `maps.image_map`",
     "AttentionHeadScores": "`heads.induction_scores`, `heads.copy_scores`",
     "DistanceDecay": "`heads.distance_decay`",
     "LogitLens": "`logit_lens`",

@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant("towers: features of later layers have no gate", "bridge/linearised.py", "if layer - 1 in self.model.added:", "if layer < 0:", (TOWERS, "-k", "sums_to and Qwen3VLMoe")),
     Mutant("towers: a layer ends before the image's features", "bridge/layers.py", "if scope == last and self.adds_after:", "if scope is None:", (TOWERS, "-k", "Qwen3VLMoe and computation")),
     Mutant("towers: pixels are not passed on", "bridge/inputs.py", "options |= {name: tensor.to(model.device)", "_ = {name: tensor.to(model.device)", (TOWERS, "-k", "Qwen2_5_VL and computation")),
-    Mutant("towers: an image map without later features", "attribution/image_map.py", "numbers + shares if name", "numbers - shares if name", (TOWERS, "-k", "image_map_is")),
+    Mutant("towers: an image map without later features", "attribution/attribution.py", "self.token_attributions + self.bias_shares[added]", "self.token_attributions - self.bias_shares[added]", (TOWERS, "-k", "image_map_is")),
     # Certificates and identities.
     Mutant("certificate: layer sums", "attribution/certificate.py", "if self.complete and not error <= self.rtol:", "if self.complete and error < 0:", _sabotage("shares-layer.linear")),
     Mutant("certificate: edges", "attribution/certificate.py", "if not self.edges <= self.rtol:", "if self.edges < 0:", _sabotage("edges-attribution")),

@@ -17,8 +17,8 @@ from transformer_lens.model_bridge.sources import build_bridge_from_module
 import tl_ffblock as ffb
 from tests import cases, oracle, tiny, towers
 from tests.tolerances import BATCH_FLOAT32, ORACLE_FLOAT32_WITHIN
-from tl_ffblock.attribution.image_map import read_picture
 from tl_ffblock.errors import FFBlockError, InputError
+from tl_ffblock.results.image_map import read_picture
 
 WRONG = ("Gemma3",) if cases.TL_3 else ()
 """Bridges whose logits are not Hugging Face's, and which are refused."""
@@ -228,16 +228,16 @@ def test_an_image_map_is_the_tokens_of_the_image(tmp_path: Path) -> None:
     """Of an attribution with features of later layers; of maps a row. Cells and other tokens sum to all."""
     bridge, inputs = towers.bridge("Qwen3VL"), towers.inputs("Qwen3VL")
     attribution = ffb.attribute(bridge, inputs, 11, of=(), progress=False)[0]
-    shown = ffb.image_map(attribution, torch.rand(30, 50, 3))
+    shown = attribution.image_map(torch.rand(30, 50, 3))
     features = [attribution.bias_names.index(f"blocks.{layer}.deepstack") for layer in (0, 1)]
     shares = attribution.token_attributions + attribution.bias_shares[features].sum(dim=0)
     torch.testing.assert_close(shown.values, shares[4:10].reshape(2, 3))
     assert float(shown.values.sum()) + shown.other == pytest.approx(float(shares.sum()), abs=1e-6)
     maps = ffb.contribution_maps(bridge, inputs)[0]
-    row = ffb.image_map(maps, query=9, layer=1, channel="Atb")
+    row = maps.image_map(query=9, layer=1, scope="Atb")
     assert torch.equal(row.values, maps["Atb", 1][9, 4:10].reshape(2, 3))
     assert row.quantity == "contributions to 'image 1,2'@9 (Atb, layer 1)"
-    heads = ffb.image_map(ffb.attention_maps(bridge, inputs)[0], layer=0, channel="head 1")
+    heads = ffb.attention_maps(bridge, inputs)[0].image_map(layer=0, channel="head 1")
     assert not heads.signed
     assert float(heads.values.sum()) + heads.other == pytest.approx(1, abs=1e-6)
     assert ffb.load(shown.save(tmp_path / "shown")) == shown
@@ -272,19 +272,17 @@ def test_an_image_map_needs_an_image_with_rows_and_columns() -> None:
     """Joined scales of an image have no grid; texts have no image."""
     attribution = ffb.attribute(towers.bridge("LlavaNext"), towers.inputs("LlavaNext"), 11, of=(), progress=False)[0]
     with pytest.raises(InputError, match="none of its tokens does.*no single grid"):
-        ffb.image_map(attribution)
+        attribution.image_map()
     maps = ffb.contribution_maps(towers.bridge("Llava"), towers.inputs("Llava"), layers=0)[0]
     for options, said in (
         ({"image": 2}, "image=2: .* it has images 1"),
         ({"picture": "cat.png"}, "picture is str"),
         ({"picture": torch.full((3, 4, 3), torch.nan)}, "finite numbers"),
         ({"query": 99}, "query=99"),
-        ({"channel": "Abt"}, "Atb"),
+        ({"scope": "Abt"}, "Atb"),
     ):
         with pytest.raises(FFBlockError, match=said):
-            ffb.image_map(maps, **options)
-    with pytest.raises(InputError, match="with an attribution"):
-        ffb.image_map(attribution, layer=1)
+            maps.image_map(**options)
 
 
 def test_an_encoders_attention_keeps_its_implementation() -> None:

@@ -13,7 +13,6 @@ from tl_ffblock.attribution.direct import (
 )
 from tl_ffblock.attribution.faithfulness import Faithfulness, faithfulness
 from tl_ffblock.attribution.flow_graph import flow_graph
-from tl_ffblock.attribution.image_map import ImageMap, image_map
 from tl_ffblock.attribution.patching import PatchingEstimates, attribution_patching
 from tl_ffblock.attribution.targets import Direction, direction
 from tl_ffblock.bridge.linearised import Rules
@@ -28,7 +27,6 @@ __all__ = [
     "DirectLogitAttribution",
     "Direction",
     "Faithfulness",
-    "ImageMap",
     "LogitLens",
     "PatchingEstimates",
     "Rules",
@@ -40,6 +38,5 @@ __all__ = [
     "direction",
     "faithfulness",
     "flow_graph",
-    "image_map",
     "logit_lens",
 ]

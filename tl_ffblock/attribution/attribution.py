@@ -3,7 +3,7 @@
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, SupportsIndex, TypeAlias, overload
 
 import pandas as pd
 import torch
@@ -21,6 +21,7 @@ from tl_ffblock.layer.records import TOLERANCE
 from tl_ffblock.metrics import CENTRED_LOGIT
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
+from tl_ffblock.results.image_map import ImageMap, image_map_of
 from tl_ffblock.results.intervals import N_DRAWS, identity_of
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tables import Arithmetic, ScopeTable, alike, combined, weighed
@@ -218,6 +219,24 @@ class Attribution(Result):
         if not held:
             raise ScopeKeyError('this result has no maps: pass of=("maps", ...) to ffb.attribute.')
         return ScopeTable(held, tuple(range(self.n_layers)))
+
+    def image_map(self, picture: Any = None, *, image: SupportsIndex = 1) -> ImageMap:
+        """Image tokens' attributions by their rows and columns in the image, with a figure and a page over the picture.
+
+        Features that the model adds at these tokens after later layers (DeepStack, Qwen3-VL) belong to them.
+
+        Args:
+            picture: The picture as the processor has cropped it, since it is drawn over the whole grid: a PIL image, numbers [height
+                width rgb], or `pixel_values`. None means none.
+            image: Number of the image in the prompt, from 1.
+
+        Raises:
+            InputError: if the prompt has no such image with rows and columns, or the picture cannot be read.
+        """
+        added = [number for number, name in enumerate(self.bias_names) if name.endswith(".deepstack")]
+        numbers = self.token_attributions + self.bias_shares[added].sum(dim=0)
+        said: dict[str, Any] = {"quantity": f"attribution of {self.target}", "signed": True, "model": self.model}
+        return image_map_of(numbers, self.labels, picture, image, **said)
 
     def token_maps(self, of: MapsOf = "residual") -> TokenMaps:
         """Signed shares as `TokenMaps`, which `ffb.average(results, positions={"IO": [2, 4], "END": -1})` takes as they are.

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, SupportsIndex
 
 import pandas as pd
 import torch
@@ -24,6 +24,7 @@ from tl_ffblock.layer.positions import several, spans
 from tl_ffblock.layer.scopes import Order
 from tl_ffblock.numerals import scientific
 from tl_ffblock.result import Result, as_described
+from tl_ffblock.results.image_map import ImageMap
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tables import TABLES, Arithmetic, ExpertTable, HeadTable, ScopeTable, alike, combined, pairwise
 from tl_ffblock.results.token_maps import TokenMaps, reachable_cells
@@ -139,6 +140,30 @@ class ContributionMaps(Result):
     def reachable(self) -> Bool[Tensor, "query key"]:
         """Cells that can be non-zero: all, or key <= query in a causal model."""
         return reachable_cells(self.queries, len(self.tokens), self.causal)
+
+    def image_map(
+        self,
+        picture: Any = None,
+        *,
+        query: SupportsIndex = -1,
+        layer: SupportsIndex = -1,
+        scope: str | None = None,
+        image: SupportsIndex = 1,
+    ) -> ImageMap:
+        """One row's image tokens by their rows and columns in the image; see `TokenMaps.image_map`.
+
+        Args:
+            picture: The picture as the processor has cropped it; None means none.
+            query: Position of the row, negative from the end.
+            layer: Layer, negative from the end.
+            scope: Scope, such as "Atb"; None means the last.
+            image: Number of the image in the prompt, from 1.
+
+        Raises:
+            InputError: if the prompt has no such image with rows and columns, there is no such row, or the picture cannot be read.
+            ScopeKeyError: if there is no such scope.
+        """
+        return self.token_maps(scope).image_map(picture, query=query, layer=layer, image=image)
 
     def token_maps(
         self, scopes: Sequence[str] | str | None = None, *, heads: bool = False, experts: bool = False

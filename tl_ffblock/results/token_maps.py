@@ -6,7 +6,7 @@ is the destination, a column is the source token.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, SupportsIndex
 
 import pandas as pd
 import torch
@@ -15,10 +15,11 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, ScopeKeyError, brief
 from tl_ffblock.layer.heads import head_names
-from tl_ffblock.layer.positions import layer_number, spans
+from tl_ffblock.layer.positions import layer_number, one_position, spans
 from tl_ffblock.layer.scopes import missing_scope
 from tl_ffblock.numerals import scientific
 from tl_ffblock.result import Result, long_form, views
+from tl_ffblock.results.image_map import ImageMap, image_map_of
 from tl_ffblock.results.intervals import identity_of
 from tl_ffblock.results.tokens import shortened
 from tl_ffblock.signatures import strict
@@ -173,6 +174,40 @@ class TokenMaps(Result):
             ModuleNotFoundError: if CircuitsVis is not installed.
         """
         return views().circuitsvis_view(self, channel, layer, height)
+
+    def image_map(
+        self,
+        picture: Any = None,
+        *,
+        query: SupportsIndex = -1,
+        layer: SupportsIndex = -1,
+        channel: str | None = None,
+        image: SupportsIndex = 1,
+    ) -> ImageMap:
+        """One row's image tokens by their rows and columns in the image, with a figure and a page over the picture.
+
+        Args:
+            picture: The picture as the processor has cropped it, since it is drawn over the whole grid: a PIL image, numbers [height
+                width rgb], or `pixel_values`. None means none.
+            query: Position of the row, negative from the end.
+            layer: Layer, negative from the end.
+            channel: Scope or head, such as "Atb"; None means the last.
+            image: Number of the image in the prompt, from 1.
+
+        Raises:
+            InputError: if the prompt has no such image with rows and columns, there is no such row, or the picture cannot be read.
+            ScopeKeyError: if there is no such channel.
+        """
+        chosen = self.channels[-1] if channel is None else channel
+        number, at = layer_number(layer, self.layers), one_position(query, len(self.tokens), "query")
+        if at not in self.queries:
+            raise InputError(
+                f"query={query}: position {at} is not a row of these maps, which have {brief(self.queries)}."
+            )
+        quantity = f"{self.kind} to {self.tokens[at]!r}@{at} ({chosen}, layer {number})"
+        row = self[chosen, number][self.queries.index(at)]
+        said: dict[str, Any] = {"quantity": quantity, "signed": self.signed, "model": self.model}
+        return image_map_of(row, self.tokens, picture, image, **said)
 
     def reachable(self) -> Bool[Tensor, "query key"]:
         """Cells that can be non-zero: all, or key <= query in a causal model."""

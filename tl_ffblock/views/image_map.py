@@ -8,10 +8,10 @@ from typing import Any
 from jaxtyping import UInt8
 from torch import Tensor
 
-from tl_ffblock.attribution.image_map import ImageMap
 from tl_ffblock.layer.positions import real_number
 from tl_ffblock.page import NumbersBlock, PageData, numbers_page, shares_map
 from tl_ffblock.results.figures import COLUMN
+from tl_ffblock.results.image_map import ImageMap
 from tl_ffblock.signatures import strict
 from tl_ffblock.views.figures import headline_and_facts, over_picture
 from tl_ffblock.views.registry import figure_of, page_of

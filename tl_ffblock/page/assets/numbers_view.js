@@ -4,7 +4,7 @@ import { paint } from "./cells.js";
 import { REMOVAL_ENDS, rampName, scaleOf, shadeOf } from "./colours.js";
 import { formatChange, formatNumber } from "./numbers.js";
 import { overviewOf } from "./logit.js";
-import { pictureCells, pictureNodes } from "./picture.js";
+import { overPicture } from "./picture.js";
 import { MANY_TOKENS, largest, limitOf } from "./shares.js";
 import { element, fitText, rectangle, shareChip, svg, text, textWidth } from "./svg.js";
 
@@ -87,8 +87,8 @@ function shareFrame(map, width) {
   const [rows, columns] = [map.rows.length, map.columns.length];
   const longest = Math.min(110, Math.max(...[`${map.row} ↓`, ...map.rows].map((name) => textWidth(name, PIECE.label))) + 8);
   const left = Math.max(PIECE.left, longest);
-  const plain = { cell: Math.max(6, Math.min(34, (width - left - 8) / columns)), tall: Math.max(5, Math.min(20, 460 / rows)) };
-  const { cell, tall } = map.picture ? pictureCells(map, width - left - 8) : plain;
+  const cell = Math.max(6, Math.min(34, (width - left - 8) / columns));
+  const tall = map.picture ? cell * columns * map.aspect / rows : Math.max(5, Math.min(20, 460 / rows));
   const widest = Math.max(...map.columns.map((name) => textWidth(name, PIECE.label)));
   const lying = widest < cell - 2;
   const below = lying ? 20 : Math.min(90, widest) + 14;
@@ -125,10 +125,9 @@ function shareMap(palette, map, limit, width, pick) {
   const around = shareNames(palette, map, frame);
   const ring = svg("rect", { fill: "none", stroke: palette.mark, "stroke-width": 1.5, visibility: "hidden", width: cell, height: tall });
   const names = svg("g", { class: "share-names" }, [rectangle(0, 0, left - 1, height, palette.paper), ...around.names]);
-  const painted = () => svg("image", { href: paint(sharePicture(map, limit), palette, columns, rows).toDataURL(), x: left, y: PIECE.top, width: wide, height: high, preserveAspectRatio: "none" });
-  const cells = map.picture ? pictureNodes(palette, map, limit, { ...frame, top: PIECE.top }) : [painted()];
+  const image = map.picture || paint(sharePicture(map, limit), palette, columns, rows).toDataURL();
   const drawing = svg("svg", { width: across, height, tabindex: 0, role: "img" }, [
-    ...cells, ...around.nodes, ring, names,
+    svg("image", { href: image, x: left, y: PIECE.top, width: wide, height: high, preserveAspectRatio: "none" }), ...overPicture(palette, map, limit, frame, PIECE.top), ...around.nodes, ring, names,
   ]);
   drawing.setAttribute("aria-label", `${map.title}; arrow keys choose a cell`);
   const said = element("p", { className: "share-said", textContent: "Point at a cell, or use the arrow keys." });
@@ -250,10 +249,9 @@ export function numbersFigure({ data, selection, palette }, width) {
   const groups = maps.map((map) => {
     const frame = shareFrame(map, width);
     const { names, nodes } = shareNames(palette, map, frame);
-    const over = map.picture ? pictureNodes(palette, map, limits.get(map.note), { ...frame, top: PIECE.top }) : [];
-    const pictures = map.picture ? [] : [{ picture: sharePicture(map, limits.get(map.note)), x: frame.left, y: PIECE.top, width: frame.wide, height: frame.high }];
+    const pictures = [{ picture: sharePicture(map, limits.get(map.note)), x: frame.left, y: PIECE.top, width: frame.wide, height: frame.high }];
     const title = text(map.title, 0, -6, { "font-size": 12, "font-weight": 600, fill: palette.ink });
-    const group = { x: 0, y: y + 22, pictures, nodes: [title, ...over, ...names, ...nodes] };
+    const group = { x: 0, y: y + 22, pictures, nodes: [title, ...names, ...nodes] };
     y += frame.height + 34;
     return group;
   });

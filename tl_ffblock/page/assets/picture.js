@@ -1,24 +1,13 @@
-/* The cells of a map of an image's tokens: their colours over the picture. */
+/* The colours of a map of an image's tokens over the picture. */
 
 import { rampName, scaleOf } from "./colours.js";
-import { rectangle, svg } from "./svg.js";
+import { svg } from "./svg.js";
 
-/* Pixels that a picture is wide and high at most, and how much of it the largest number's colour covers. */
-const PICTURE = { wide: 480, high: 480, covers: 0.8 };
+/* How much of the picture the largest number's colour covers. */
+const COVERS = 0.8;
 
-/** Widths and heights of the cells of a map over its picture. */
-export function pictureCells({ rows, columns, aspect }, width) {
-  const wide = Math.min(PICTURE.wide, PICTURE.high / aspect, width);
-  return { cell: wide / columns.length, tall: (wide * aspect) / rows.length };
-}
-
-/** The picture below, above it each cell in its colour, deeper for larger numbers. */
-export function pictureNodes(palette, map, limit, { left, top, cell, tall, wide, high }) {
-  const cells = map.values.flatMap((row, r) => row.map((value, c) => {
-    const drawn = rectangle(left + c * cell, top + r * tall, cell, tall, palette[rampName(value, scaleOf(map))]);
-    drawn.setAttribute("fill-opacity", String(limit ? PICTURE.covers * Math.min(1, Math.abs(value) / limit) : 0));
-    return drawn;
-  }));
-  const image = svg("image", { href: map.picture, x: left, y: top, width: wide, height: high, preserveAspectRatio: "none" });
-  return [image, svg("g", {}, cells)];
+/** Each cell in its colour, which covers more of the picture for a larger number; none where a map has no picture. */
+export function overPicture(palette, map, limit, { left, cell, tall }, top) {
+  const drawn = (value, r, c) => svg("rect", { x: left + c * cell, y: top + r * tall, width: cell, height: tall, fill: palette[rampName(value, scaleOf(map))], "fill-opacity": COVERS * Math.abs(value) / (limit || 1) });
+  return map.picture ? map.values.flatMap((row, r) => row.map((value, c) => drawn(value, r, c))) : [];
 }

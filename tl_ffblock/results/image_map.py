@@ -12,15 +12,10 @@ import torch
 from jaxtyping import Float, Shaped, UInt8
 from torch import Tensor
 
-from tl_ffblock.attribution.attribution import Attribution
-from tl_ffblock.bridge.layers import ADDED
-from tl_ffblock.errors import InputError, ScopeKeyError, brief
-from tl_ffblock.layer.positions import layer_number, one_position, whole_number
-from tl_ffblock.layer.scopes import missing_scope
+from tl_ffblock.errors import InputError
+from tl_ffblock.layer.positions import whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result
-from tl_ffblock.results.maps import ContributionMaps
-from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
 
 _LABEL = re.compile(r"image (?:(\d+): )?(\d+),(\d+)")
@@ -64,73 +59,36 @@ class ImageMap(Result):
         return pd.DataFrame({"row": rows.ravel(), "column": columns.ravel(), "value": numbers.ravel()})
 
 
-@strict
-def image_map(
-    result: Attribution | ContributionMaps | TokenMaps,
-    picture: Any = None,
+def image_map_of(
+    numbers: Float[Tensor, " key"],
+    labels: Sequence[str],
+    picture: Any,
+    image: SupportsIndex,
     *,
-    query: SupportsIndex = -1,
-    layer: SupportsIndex | None = None,
-    channel: str | None = None,
-    image: SupportsIndex = 1,
+    quantity: str,
+    signed: bool,
+    model: str,
 ) -> ImageMap:
-    """Numbers of an image's tokens by row and column, `ImageMap`, with figure and page over the picture.
-
-    Of an attribution they are those of the tokens, with features of the image that the model adds after later layers (Qwen3-VL).
-    Of maps they are one row: contributions of the image's tokens to the token at `query`.
+    """Numbers of an image's tokens by row and column.
 
     Args:
-        result: An attribution, or maps, of a prompt with an image.
+        numbers: One number per token of the prompt.
+        labels: The tokens.
         picture: The picture: a PIL image, numbers [height width] or [height width rgb], or `pixel_values` [rgb height width], which
-            are scaled to their range. It is drawn over the whole grid, so pass it as the processor has cropped it. None means none.
-        query: Position of the row of maps, negative from the end.
-        layer: Layer of maps, negative from the end; None means the last.
-        channel: Scope or head of maps, such as "Atb"; None means the last.
+            are scaled to their range. None means none.
         image: Number of the image in the prompt, from 1.
+        quantity: Kind of the numbers.
+        signed: Whether numbers can be negative.
+        model: Name of the model.
 
     Raises:
-        InputError: if the result has no such image, or the picture cannot be read.
-        ScopeKeyError: if maps have no such channel.
+        InputError: if there is no such image, or the picture cannot be read.
     """
-    if isinstance(result, Attribution):
-        if layer is not None or channel is not None:
-            raise InputError("layer or channel with an attribution: expected them with maps. Omit them.")
-        numbers, labels, signed = result.token_attributions, result.labels, True
-        for name, shares in zip(result.bias_names, result.bias_shares, strict=True):
-            numbers = numbers + shares if name.endswith(f".{ADDED}") else numbers
-        quantity = f"attribution of {result.target}"
-    else:
-        numbers, quantity = _row_of(result, query, layer, channel)
-        labels, signed = result.tokens, bool(getattr(result, "signed", False))
-    where, shape = _places(labels, whole_number(image, "image", at_least=1))
-    return ImageMap(
-        values=numbers[where].reshape(shape),
-        other=float(numbers.sum() - numbers[where].sum()),
-        quantity=quantity,
-        signed=signed,
-        image=whole_number(image, "image"),
-        picture=read_picture(picture),
-        model=result.model,
-    )
-
-
-def _row_of(
-    maps: ContributionMaps | TokenMaps, query: SupportsIndex, layer: SupportsIndex | None, channel: str | None
-) -> tuple[Float[Tensor, " key"], str]:
-    """One row of maps, and its name."""
-    channels: Sequence[str] = maps.channels if isinstance(maps, TokenMaps) else tuple(maps.values)
-    chosen = channels[-1] if channel is None else channel
-    if chosen not in channels:
-        raise ScopeKeyError(missing_scope(chosen, channels))
-    number = layer_number(-1 if layer is None else layer, maps.layers)
-    position = one_position(query, len(maps.tokens), "query")
-    if position not in maps.queries:
-        raise InputError(
-            f"query={query}: position {position} is not a row of these maps; they have {brief(maps.queries)}."
-        )
-    row = maps[chosen, number][maps.queries.index(position)]
-    kind = maps.kind if isinstance(maps, TokenMaps) else "contributions"
-    return row, f"{kind} to {maps.tokens[position]!r}@{position} ({chosen}, layer {number})"
+    number = whole_number(image, "image", at_least=1)
+    where, shape = _places(labels, number)
+    values = numbers[where].reshape(shape)
+    other = float(numbers.sum() - values.sum())
+    return ImageMap(values, other, quantity, signed, number, read_picture(picture), model)
 
 
 def _places(labels: Sequence[str], image: int) -> tuple[list[int], tuple[int, int]]:

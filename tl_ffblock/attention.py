@@ -18,7 +18,6 @@ from tl_ffblock.layer.heads import (
     head_numbers,
     of_heads,
     scored_heads,
-    stacked_heads,
 )
 from tl_ffblock.layer.positions import Positions
 from tl_ffblock.layer.records import LayerRecord
@@ -249,7 +248,7 @@ def value_weighted(record: LayerRecord) -> Float[Tensor, "head query key"]:
 def _labelled(
     run: Run, number: int, maps: Mapping[int, Float[Tensor, "head query key"]], kind: AttentionKind
 ) -> TokenMaps:
-    values = stacked_heads([maps[layer] for layer in run.layers])
+    values = torch.stack([maps[layer] for layer in run.layers])
     sequence = run.sequences[number]
     effective = kind == "pattern" and any(run.model.layers[layer].is_recurrent for layer in run.layers)
     return TokenMaps(

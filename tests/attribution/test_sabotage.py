@@ -369,6 +369,7 @@ MIXERS = (
             ("Mixed.constant", "mamba"),
         )
     ),
+    Fault("layer.mixers._unit", every, "maps", "The block differs from this family's", "qwen3_5", "IdentityError"),
     Fault("layer.mixers.Mixer.output", every, "shares", "linearised output of blocks.0.mixer differs", "mamba2"),
     Fault(
         "layer.mixers.Mixer.output",

@@ -142,9 +142,8 @@ def masking_hooks(model: Model, hidden: Mapping[int, Hidden], called: str, inste
     """
     hooks: list[RunHook] = []
     inside = attends_inside(model)
-    for number, of_all in hidden.items():
+    for number, pairs in hidden.items():
         layer = model.layers[number]
-        pairs = partial(_of_own_heads, of_all, layer.n_heads)
         if layer.is_recurrent:
             hooks += _without_writes(model, layer, pairs)
             continue
@@ -188,11 +187,6 @@ def attends_inside(model: Model) -> bool:
             model.hooked(probe_tokens(model.hooked).to(model.device))
         model.memory.attends_inside = fired[0] == first.values_name
     return model.memory.attends_inside
-
-
-def _of_own_heads(hidden: Hidden, n_heads: int, length: int) -> Bool[Tensor, "run head pos pos"]:
-    """Masked pairs in the heads that a layer has; layers may differ in their number."""
-    return hidden(length)[:, :n_heads]
 
 
 def _hide(hidden: Hidden, scores: Tensor, hook: object = None) -> Tensor:

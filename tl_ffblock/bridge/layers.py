@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.metadata import version
 from inspect import signature
 from typing import Any, Literal, TypeAlias, get_args
@@ -544,7 +544,12 @@ class BoundLayer:
     def on_mixer(self, receive: Change) -> RemovableHandle:
         """Callback with the input of a mixer without a softmax, which sets it to zero at padding, after its HookPoint."""
         module: nn.Module = _inner(getattr(self.block, self.mixes))
-        return module.register_forward_pre_hook(partial(_without_padding, receive), with_kwargs=True)
+
+        def read(_: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+            x, mask = args[0] if args else named["hidden_states"], named.get("attention_mask")
+            receive(x if mask is None or mask.ndim != 2 else x * mask[..., None].to(x))
+
+        return module.register_forward_pre_hook(read, with_kwargs=True)
 
     def on_routing(self, receive: Change) -> RemovableHandle:
         """Callback with the router weights [row expert] of every call of the experts; weights of others are zero.
@@ -995,12 +1000,6 @@ class BoundLayer:
             for weight, shown in zip(weights, held, strict=True)
         )
         return QueryKeyWeights(by_head(w_q), b_q, by_head(w_k), b_k)
-
-
-def _without_padding(receive: Change, _: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-    """Pre-hook of a mixer of transformers: receive its input, zero at padding."""
-    x, mask = args[0] if args else named["hidden_states"], named.get("attention_mask")
-    receive(x if mask is None or mask.ndim != 2 else x * mask[..., None].to(x))
 
 
 def _first_norm(block: Any) -> str:

@@ -21,7 +21,7 @@ from tl_ffblock.bridge.edited import outputs_under, outputs_with_heads_replaced,
 from tl_ffblock.bridge.inputs import one_sequence
 from tl_ffblock.bridge.model import Model, identify
 from tl_ffblock.bridge.runs import Run, Tokens, kept_records, open_run
-from tl_ffblock.layer.heads import head_names, stacked_heads
+from tl_ffblock.layer.heads import head_names
 from tl_ffblock.metrics import CleanRun, run_by_run
 from tl_ffblock.results.token_maps import TokenMaps
 from tl_ffblock.signatures import strict
@@ -53,7 +53,7 @@ def ablation_effects(
     for layer in range(seen.model.n_layers):
         outputs = outputs_with_heads_replaced(seen.model, seen.tokens, layer, seen.layer, mean=replacement == "mean")
         effects.append(seen.read(outputs) - seen.clean)
-    return stacked_heads(effects).float().cpu()
+    return torch.stack(effects).float().cpu()
 
 
 @strict

@@ -151,7 +151,7 @@ def head_norms(
             made[key] = all_products.product(key, w_o, norms, w, keep=keep)
         return made[key].view(n_heads, -1, *made[key].shape[1:])[head]
 
-    for channel, head in _present(heads, n_heads):
+    for channel, head in enumerate(heads):
         part = replace(stack, record=of_heads(record, [head]))
         of_pairs = NormsOfPairs(part, settings, tuple(scopes), buffers, partial(product, head), paths, residual=False)
         for scope, table in of_pairs.measure().items():
@@ -172,19 +172,14 @@ def with_heads(
         return decomposition
     scopes, (n_queries, n_keys) = decomposition.scopes, record.pattern.shape[1:]
     shape = (len(heads) + 1, n_queries, n_keys, record.resid_pre.shape[-1])
-    vectors = {scope: record.resid_pre.new_zeros(shape) for scope in scopes}
-    for channel, head in _present(heads, len(record.pattern)):
+    vectors = {scope: record.resid_pre.new_empty(shape) for scope in scopes}
+    for channel, head in enumerate(heads):
         through_head = decompose_record(of_heads(record, [head]), settings)
         for scope in scopes:
             vectors[scope][channel] = through_head.parts(scope)
     for scope, vector in _residual_vectors(record, settings, scopes).items():
         vectors[scope][-1] = residual(vector, record.queries, n_keys).tokens
     return replace(decomposition, channels=channel_names(heads), by_head=vectors)
-
-
-def _present(heads: Sequence[int], n_heads: int) -> list[tuple[int, int]]:
-    """Channel and number of the heads that a layer has; those that only other layers have contribute zero."""
-    return [(channel, head) for channel, head in enumerate(heads) if head < n_heads]
 
 
 def stacked_heads(tables: Sequence[Float[Tensor, "head ..."]]) -> Float[Tensor, "layer head ..."]:

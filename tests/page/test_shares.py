@@ -138,7 +138,7 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
         .inner_text()
     )
     neurons = screen.page.locator(".share-table", has_text="Neurons")
-    assert f"All heads sum to {typographic(significant(float(result.heads.sum())))}." in heads
+    assert f"Sum of all: {typographic(significant(float(result.heads.sum())))}." in heads
     assert f"All of them sum to {typographic(significant(float(result.neurons(1).sum())))}." in neurons.inner_text()
     assert neurons.locator("h2").inner_text() == f"Neurons, each at its position: the 20 largest of {5 * N}"
     assert all("another decomposition of the same total" in words for words in (heads, neurons.inner_text()))

@@ -214,7 +214,10 @@ class PageNode:
 
 @dataclass(frozen=True)
 class PageEdge:
-    """An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown."""
+    """An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown.
+
+    `span` has the layers of the nodes that it stands for, such as "1-22"; empty for an edge of its own.
+    """
 
     source: int
     target: int
@@ -223,6 +226,7 @@ class PageEdge:
     shares: tuple[float, ...]
     weights: tuple[float, ...]
     always: bool = False
+    span: str = ""
 
 
 @dataclass(frozen=True)

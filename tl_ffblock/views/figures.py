@@ -600,7 +600,18 @@ def _overview_words(data: PageData, block: Mapping[str, Any], limit: float) -> t
         return f"{block['question']} {answer}\n{_finding(data, block)}", said
     arcs = " Arcs: attention heads between positions." if block["edges"] else ""
     said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most {widest}.{ends}{arcs} {SIGNS}"
-    return f"{block['question']} {typographic(significant(block['value']))}{unit}", said
+    return f"{block['question']} {typographic(significant(block['value']))}{unit}{_move(data, block)}", said
+
+
+def _move(data: PageData, block: Mapping[str, Any]) -> str:
+    """Line on the largest edge between two tokens; empty without edges."""
+    parts = ((at, *edge) for at, held in block["edges"].items() for edge in held if edge[0] != edge[1])
+    at, query, key, share = max(parts, key=lambda part: abs(part[3]), default=("", 0, 0, 0.0))
+    if not share:
+        return ""
+    layer, head = at.split(",")
+    names = told_apart(data.runs[0].tokens)
+    return f"\nAt layer {layer}, L{layer}H{head} moves {typographic(significant(share))} from “{names[key]}” to “{names[query]}”"
 
 
 def _finding(data: PageData, block: Mapping[str, Any]) -> str:

@@ -207,7 +207,8 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
         return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
     heading = f"attributions of the {result.quantity}, rules “{result.rules}”"
     blocks = {LOGIT: _logit_block(result, ""), **blocks}
-    return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
+    heads = result.heads.sum(dim=-1) if "heads" in result.parts else None
+    return _target_page(result.model, result.labels, result.residual, blocks, heading, statement, heads)
 
 
 def _alike(pages: list[dict[str, PageBlock]]) -> list[dict[str, PageBlock]]:
@@ -310,7 +311,13 @@ def averages_page(result: Averages) -> PageData:
     )
     further = dict([*_layered(result)[0].items()][1:])
     page = _target_page(
-        flows.model, tuple(flows.tokens), named, {LOGIT: block, **further}, headline_and_facts(result)[0], ""
+        flows.model,
+        tuple(flows.tokens),
+        named,
+        {LOGIT: block, **further},
+        headline_and_facts(result)[0],
+        "",
+        heads and heads.mean,
     )
     return replace(page, text=replace(page.text, named=True, details=tuple(map(visible, flows.tokens.values()))))
 
@@ -1052,13 +1059,21 @@ def _target_page(
     blocks: Mapping[str, PageBlock],
     heading: str,
     statement: str,
+    heads: Tensor | None = None,
 ) -> PageData:
-    """Page of the overview of targets without maps; it opens at the largest absolute value of `residual`."""
+    """Page of the overview of targets without maps.
+
+    It opens at the largest of `heads` [layer head] or [layer head pos], without heads at the largest of `residual`.
+    """
     n, n_layers = len(labels), len(residual) - 1
     words, special = word_numbers(labels), special_positions(labels)
     text = PageText(tuple(range(n)), tuple(range(n_layers)), False, words, special)
-    layer, position = np.unravel_index(int(residual.abs().argmax()), tuple(residual.shape))
-    start = PageStart(min(int(layer), n_layers - 1), "", int(position), int(position), view="overview")
+    layer, position = map(int, np.unravel_index(int(residual.abs().argmax()), tuple(residual.shape)))
+    head = ""
+    if heads is not None and bool(heads.any()):
+        layer, number, *at = map(int, np.unravel_index(int(heads.abs().nan_to_num(-1.0).argmax()), tuple(heads.shape)))
+        head, position = str(number), at[0] if at else int(residual[layer].abs().argmax())
+    start = PageStart(min(layer, n_layers - 1), "", position, position, view="overview", heads=head)
     run = PageRun("run", tuple(map(visible, labels)), blocks)
     return PageData(model, heading, text, (run,), start, statement=statement)
 

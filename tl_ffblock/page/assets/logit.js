@@ -270,7 +270,7 @@ export function logitShares(scene, layer) {
 /** What is selected beside a token, by its name, share and place: a neuron, else a head with its pair; null where neither is. */
 function selectedComponent(scene, block) {
   const { layer, neuron, to, from, list } = scene.selection;
-  const everywhere = `over ${block.others ? "the named" : "all"} positions`;
+  const everywhere = isByColumn(block) ? `at ${columnWords(scene, ownColumn(scene))}` : "over all positions";
   const [, ofNeuron] = logitNeurons(block, layer).find(([number]) => number === neuron) || [];
   if (ofNeuron !== undefined) return { name: `L${layer}N${neuron}`, share: ofNeuron, place: everywhere, more: "" };
   const head = logitHead(block, scene.selection);
@@ -279,7 +279,7 @@ function selectedComponent(scene, block) {
   const [, , share] = (block.edges[`${layer},${head}`] || []).find(([query, key]) => query === to && key === from) || [];
   const pair = `from ${tokenWords(scene, scene.axes.columnOf[from])} to ${tokenWords(scene, scene.axes.columnOf[to])}`;
   const name = `L${layer}H${head}`;
-  if (share !== undefined && list === "edges") return { name, share, place: pair, more: `; ${formatChange(whole, false)} ${everywhere}` };
+  if (share !== undefined && list === "edges") return { name, share, moved: true, place: pair, more: `; ${formatChange(whole, false)} ${everywhere}` };
   return { name, share: whole, place: everywhere, more: share === undefined ? "" : `; ${formatChange(share, false)} ${pair}` };
 }
 
@@ -289,11 +289,12 @@ export function logitSentence(scene) {
   const block = chosenLogit(data, scene.selection);
   if (block.measure) return measuredSentence(scene, block);
   const amount = (share) => `contributes ${formatChange(share, false)} of ${formatNumber(block.value)}${logitUnit(block)}`;
-  const part = (share) => (block.value === 0 ? "" : `, ${formatPercent(share / block.value)} of the answer`);
+  const part = (share) => (Math.abs(share) > Math.abs(block.value) || block.value === 0 ? "" : `, ${formatPercent(share / block.value)} of the answer`);
   const component = selectedComponent(scene, block);
+  if (component && component.moved) return `At layer ${layer}, ${component.name} moves ${formatChange(component.share, false)} of ${formatNumber(block.value)}${logitUnit(block)} ${component.place}${part(component.share)}${component.more}.`;
   if (component) return `${component.name} ${amount(component.share)} ${component.place}${part(component.share)}${component.more}.`;
   const column = ownColumn(scene);
-  const token = tokenWords(scene, column);
+  const token = columnWords(scene, column);
   if (logitIsBefore(block, layer)) return `At the input of layer ${layer} all attributions are 0: the target is read before.`;
   const share = logitShares(scene, layer)[column];
   return Number.isNaN(share) ? `${token} is hidden.` : `At the input of layer ${layer}, ${token} ${amount(share)}${part(share)}.`;

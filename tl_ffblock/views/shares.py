@@ -317,7 +317,7 @@ def averages_page(result: Averages) -> PageData:
         {LOGIT: block, **further},
         headline_and_facts(result)[0],
         "",
-        heads and heads.mean,
+        None if heads is None else heads.mean,
     )
     return replace(page, text=replace(page.text, named=True, details=tuple(map(visible, flows.tokens.values()))))
 

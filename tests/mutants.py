@@ -269,7 +269,7 @@ MUTANTS = (
     Mutant("page: heads of another position", "page/assets/logit.js", "numbers[members[0]]", "numbers[0]", ("tests/page/test_measured.py", "-k", "read_in_the")),
     Mutant("page: the first head as the largest", "views/shares.py", "return values.gather(1, at)[:, 0]", "return values[:, 0]", ("tests/page/test_measured.py", "-k", "heads_alone")),
     Mutant("page: a sum of direct contributions without its layer", "views/shares.py", "result.residual[:-1].sum(dim=1)", "result.residual[1:].sum(dim=1)", ("tests/page/test_measured.py", "-k", "other_measured")),
-    Mutant("page: the target of a patch from the other run", "views/shares.py", 'before = "clean" if result.direction == "noising" or not run else "corrupted"', 'before = "clean"', ("tests/page/test_measured.py", "-k", "every_kind")),
+    Mutant("page: the target of a patch from the other run", "views/shares.py", 'before = "clean" if result.direction == "noising" or done == "ablated" else "corrupted"', 'before = "clean"', ("tests/page/test_measured.py", "-k", "every_kind")),
     Mutant("page: later tokens are open", "page/assets/logit.js", 'if (selection.read === "row") return !axes.reaches(scene.row, column);', 'if (selection.read === "row") return false;', ("tests/page/test_overview.py", "-k", "hatched")),
     Mutant("page: the chosen token of a continuation is open", "page/assets/logit.js", "axes.columns[column].position >= block.position", "axes.columns[column].position > block.position", ("tests/page/test_shares.py", "-k", "continuation")),
     Mutant("page: words of bands over cells", "page/assets/overview_view.js", "columnsPlace(scene, scene.width).wide >= STREAM.banded", "columnsPlace(scene, scene.width).wide > 0", ("tests/page/test_overview.py", "-k", "words_are")),

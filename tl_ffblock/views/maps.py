@@ -262,9 +262,7 @@ def page_data(
     before = scope if compare is not None else steps[scope][1]
     reference = results[ref_run].values[before, number] if before is not None else None
     to, from_ = _start_cell(first, results[run].values[scope, number], reference, query)
-    number, to, from_, heads = _opening(
-        (number, to, from_), beside if layer is None and query is None else (), first, view
-    )
+    at = _opening((number, to, from_), beside if layer is None and query is None else (), first, view)
     preferred = [s for s in (scope, steps[scope][1]) if s]
     text = _page_text(first, segments)
     return PageData(
@@ -275,7 +273,7 @@ def page_data(
             _with_panels(_run(name, result, steps, of_run, preferred), result, beside, text, preferred)
             for (name, result), of_run in zip(runs.items(), changes, strict=True)
         ),
-        start=PageStart(number, scope, to, from_, run, ref_run, view, heads),
+        start=PageStart(at[0], scope, *at[1:3], run, ref_run, view, at[3]),
         certificate=_worst(results),
         provenance={"order": first.order, **first.provenance},
         circuitsvis=True,

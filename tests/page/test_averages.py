@@ -215,7 +215,7 @@ def test_attributions_averaged_by_position_open_as_an_overview(show: Shower) -> 
     assert screen.problems == [] and screen.overflow() <= 0
     assert page_of(mean).start.view == "overview" and page_of(Results(prompts[:1]).mean(names)).start.view == "overview"
     estimated = replace(mean, kinds={kind: replace(each, targets=()) for kind, each in mean.kinds.items()})
-    assert page_of(estimated).start.view == "numbers"
+    assert page_of(estimated).runs[0].tokens == ("first", "END")  # without a target nothing is the remainder
 
 
 def test_the_last_row_of_streams_by_position_is_the_end() -> None:
@@ -237,8 +237,8 @@ def test_the_last_row_of_patched_streams_is_the_end() -> None:
     whole = patching(tokens, measured=heads, layers={"head": (0, 1, 2), "residual": (0, 1, 2, 3)})
     some = patching(tokens, measured={kind: table[:, :2] for kind, table in heads.items()}, layers={"head": (0, 1), "residual": (0, 1)})  # fmt: skip
     for result, last in ((whole, "end"), (some, "1")):
-        maps = {one["title"]: one for one in page_of(result).runs[0].blocks["numbers"].maps}
-        assert maps["residual"]["rows"][-1] == last and maps["residual"]["rows"][0] == "0"
+        names = page_of(result).runs[0].blocks["logit"].json["names"]
+        assert names[-1] == last and names[0] == "0"
 
 
 def test_a_difference_of_averages_is_in_points_and_names_its_sides(

@@ -1,7 +1,6 @@
 """The page of a layered graph: what it shows, hides and saves, in a browser that has no network."""
 
 import dataclasses
-from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -244,25 +243,67 @@ def test_it_fits_a_telephone_and_needs_no_target(show: Shower) -> None:
     assert "share" not in card_of(screen)
 
 
-@pytest.mark.parametrize(("n", "fits"), [(12, True), (30, False)])
-def test_a_graph_that_can_be_read_fits_the_window(show: Shower, n: int, fits: bool) -> None:
-    """It opens whole, cards in order and apart, names of 7.5 pixels at least; a longer one keeps its size, below an overview."""
-    chain = {
+def chain(n: int, **fields: Any) -> GraphBlock:
+    """Nodes in as many layers as there are, in turn in two lanes."""
+    given: dict[str, Any] = {
         "nodes": tuple(node(at, at % 2, f"word {at}", 1.0) for at in range(n)),
         "edges": tuple(edge(at, at + 1, 1.0) for at in range(n - 1)),
-        "columns": tuple(f"layer {at}" for at in range(n)),
+        "columns": tuple(f"layer {at}\nheads" for at in range(n)),
     }
-    screen = opened(show, drawn(**chain, shown=n), width=1280)
-    place = screen.page.locator(".graph")
-    assert place.evaluate("place => place.scrollWidth <= place.clientWidth") == fits
-    assert screen.page.locator(".graph-overview svg").count() == (not fits)
-    boxes = [screen.page.locator(f"[data-node='{at}'] rect").bounding_box() for at in range(n)]
-    assert all(left["x"] + left["width"] + 5 < right["x"] for left, right in pairwise(boxes))
-    assert 0.68 * 28 < boxes[0]["height"] <= 29
-    headings = screen.page.locator(".headings text").first.bounding_box()
-    assert abs(headings["x"] + headings["width"] / 2 - boxes[0]["x"] - boxes[0]["width"] / 2) < 2
-    screen.page.locator(f"[data-node='{n - 1}']").click()
-    assert f"word {n - 1}" in card_of(screen)
+    return drawn(**given | {"shown": n} | fields)
+
+
+def boxes_of(screen: Any, *numbers: int) -> list[dict[str, float]]:
+    """Where nodes are on the screen."""
+    return [screen.page.locator(f"[data-node='{at}'] rect").bounding_box() for at in numbers]
+
+
+@pytest.mark.parametrize("n", [12, 40, 400])
+def test_the_whole_graph_is_in_the_window_at_first(show: Shower, n: int) -> None:
+    """Layers run downwards and have names; wheel, keys, buttons and a drag move it; words are shown where they can be read."""
+    screen = opened(show, chain(n), width=1280)
+    page = screen.page
+    first, second, last = boxes_of(screen, 0, 1, n - 1)
+    frame = page.locator(".graph").bounding_box()
+    assert frame["y"] + frame["height"] <= 1000 and page.evaluate("innerWidth") >= frame["x"] + frame["width"]
+    for box in (first, second, last):
+        assert frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"]
+        assert frame["y"] <= box["y"] and box["y"] + box["height"] <= frame["y"] + frame["height"] + 1
+    assert first["y"] < second["y"] < last["y"]
+    assert page.locator("[data-node='0'] text").first.is_visible() == (n == 12)
+    names = page.locator(".graph-names text").all_text_contents()
+    assert "layer 0 heads" in names and len(names) <= n
+    page.mouse.move(frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2)
+    for _ in range(8):
+        page.mouse.wheel(0, -300)
+    page.wait_for_timeout(50)
+    (near,) = boxes_of(screen, n // 2)
+    assert near["height"] > 30 and page.locator(f"[data-node='{n // 2}'] text").first.is_visible()
+    page.mouse.down()
+    page.mouse.move(frame["x"] + frame["width"] / 2 + 40, frame["y"] + frame["height"] / 2 - 30, steps=3)
+    page.mouse.up()
+    (dragged,) = boxes_of(screen, n // 2)
+    assert dragged["y"] - near["y"] == pytest.approx(-30, abs=1)
+    assert "node=" not in page.evaluate("location.hash"), "a drag chooses no node"
+    page.locator(".graph").press("0")
+    assert boxes_of(screen, n - 1)[0]["height"] == pytest.approx(last["height"], abs=0.1)
+    page.locator(".zooms button", has_text="+").click()
+    assert boxes_of(screen, n - 1)[0]["height"] > last["height"]
+    page.locator("#search").fill("word 1")
+    page.keyboard.press("Enter")
+    screen.settle()
+    (found,) = boxes_of(screen, 1)
+    assert frame["y"] <= found["y"] and found["y"] + found["height"] <= frame["y"] + frame["height"]
+    assert screen.overflow() <= 0 and screen.problems == []
+
+
+def test_a_folded_stretch_says_its_layers(show: Shower) -> None:
+    """A double bar over the line, and the layers; a line of its own has none."""
+    block = chain(4)
+    edges = (dataclasses.replace(block.edges[0], span="1-22"), *block.edges[1:])
+    screen = opened(show, dataclasses.replace(block, edges=edges))
+    assert screen.page.locator(".graph-fold").count() == 1
+    assert "1-22" in screen.page.locator(".graph").text_content()
 
 
 def test_names_and_shares_are_whole(show: Shower) -> None:

@@ -273,13 +273,40 @@ def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
     assert abs(float(str(largest.get_attribute("stroke-width")))) == max(
         float(str(arc.get_attribute("stroke-width"))) for arc in screen.page.locator(".arc").all()
     )
+    share = float(result.edges[layer, head, query, key])
+    opening = screen.page.locator(".said").inner_text()
+    assert opening.startswith(f"At layer {layer}, L{layer}H{head} moves {share:+.3g} of 8".replace("-", "\u2212"))
+    assert screen.page.locator("path.arc-chosen").count() == 1, "the story is selected"
+    screen.page.locator(".arc").first.dispatch_event("click")
+    screen.settle()
+    assert screen.page.locator(".said").inner_text() != opening
     largest.dispatch_event("click")
     screen.settle()
-    address = str(screen.page.evaluate("location.hash"))
-    assert f"heads={head}" in address and str(screen.page.locator("#layer").input_value()) == str(layer)
+    assert screen.page.locator(".said").inner_text() == opening
+    assert str(screen.page.locator("#layer").input_value()) == str(layer)
     chosen = screen.page.locator(".card h3", has_text="Cell").inner_text()
     assert [visible(HOSTILE[at]) in chosen for at in (key, query)] == [True, True]
     assert screen.page.evaluate("window.x") is None and screen.problems == [] and screen.overflow() <= 0
+
+
+@pytest.mark.parametrize("value", [8.0, 2.0, -2.0])
+@needs_node
+def test_no_part_of_an_answer_is_above_100_per_cent(value: float) -> None:
+    """A number larger than the answer, which others cancel, is not a part of it."""
+    data = json.loads(json.dumps(page_of(attribution(value=value)).payload()))
+    said = run(
+        """
+        const data = openData(given.payload);
+        await data.load(0, data.start.scope);
+        const scenes = data.layers.flatMap((layer) => data.queries.map((to) => ({ ...openingSelection(data), layer, to, heads: "" })));
+        const said = [];
+        for (const selection of scenes) said.push(logitSentence(sceneOf(data, selection)));
+        return said;
+        """,
+        payload=data,
+    )
+    parts = [float(found) for words in said for found in re.findall(r"([\d.]+)\u00a0% of the answer", words)]
+    assert parts and max(parts) <= 100 and len(parts) < len(said)
 
 
 def test_targets_have_the_minus_of_numbers() -> None:

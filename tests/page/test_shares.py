@@ -1,5 +1,6 @@
 """Targets and numbers by component in a browser: hostile tokens, a chosen row, files, no request and no overflow."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -137,7 +138,7 @@ def test_what_sums_to_what_stands_where_heads_and_neurons_are(show: Shower) -> N
         .inner_text()
     )
     neurons = screen.page.locator(".share-table", has_text="Neurons")
-    assert f"All heads sum to {typographic(significant(float(result.heads.sum())))}." in heads
+    assert f"Sum of all: {typographic(significant(float(result.heads.sum())))}." in heads
     assert f"All of them sum to {typographic(significant(float(result.neurons(1).sum())))}." in neurons.inner_text()
     assert neurons.locator("h2").inner_text() == f"Neurons, each at its position: the 20 largest of {5 * N}"
     assert all("another decomposition of the same total" in words for words in (heads, neurons.inner_text()))
@@ -226,15 +227,13 @@ def test_every_column_of_a_map_is_in_sight(show: Shower, width: int, count: int)
 
 
 def test_numbers_without_signs_have_one_colour_and_no_plus(show: Shower) -> None:
-    """A logit lens: entropies and probabilities begin at zero; names over its one column are whole."""
+    """A logit lens: probabilities begin at zero, and are as dark as they are large; scores of heads have no sign either."""
     screen = opened(show, made("LogitLens").to_html())
-    assert screen.page.locator("h1").inner_text().startswith("Logit lens: ")
-    entropy = screen.page.locator(".number-blocks > section", has_text="Entropy").locator(".share-scale").inner_text()
-    assert "−" not in entropy and "+" not in entropy and entropy.startswith("0")
-    assert "+" not in "".join(screen.page.locator(".share-table td:last-child").all_inner_texts())
-    beyond = """Array.from(document.querySelectorAll(".share-map svg"), (drawing) => Array.from(drawing.querySelectorAll("text"),
-        (text) => text.getBoundingClientRect().right - drawing.getBoundingClientRect().right)).flat()"""
-    assert max(screen.page.evaluate(beyond)) <= 0
+    ends = screen.page.locator(".logit svg text:has-text('%')").all_text_contents()
+    assert [end.replace("\u00a0", " ") for end in ends] == ["100 %", "0 %", "50 %"]
+    assert not re.search(r"[+−]\d", screen.page.locator(".listed").inner_text())
+    screen = opened(show, made("AttentionHeadScores").to_html())
+    assert not re.search(r"[+−]\d", screen.page.locator("#why").inner_text()) and screen.problems == []
 
 
 def test_correlations_and_falls_of_a_masking_test_have_scales_of_their_own(show: Shower) -> None:

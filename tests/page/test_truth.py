@@ -21,10 +21,10 @@ from tests.page.screen import Builder, Screen, Shower, build_result
 from tests.page.test_logit_view import attribution
 from tests.page.test_memories import TOKENS, card
 from tests.page.test_overview import patching
-from tests.page.test_shares import PIXEL, number, opened
+from tests.page.test_shares import number, opened
 from tl_ffblock.memories import CardValue
 from tl_ffblock.metrics import CENTRED_LOGIT
-from tl_ffblock.page import GraphBlock, NumbersBlock
+from tl_ffblock.page import DataBlock, GraphBlock, NumbersBlock
 from tl_ffblock.result import Result, Results
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.views import page_of
@@ -49,6 +49,12 @@ def numbers_of(result: Any) -> NumbersBlock:
     block = page_of(result).runs[0].blocks["numbers"]
     assert isinstance(block, NumbersBlock)
     return block
+
+
+def overviews_of(result: Any) -> list[dict[str, Any]]:
+    """Blocks of a page's overviews: numbers [row column], by head, and words."""
+    blocks = page_of(result).runs[0].blocks.values()
+    return [dict(block.json) for block in blocks if isinstance(block, DataBlock) and block.json["kind"] == "logit"]
 
 
 def graph_of(graph: Any, **options: Any) -> GraphBlock:
@@ -78,10 +84,9 @@ def test_named_positions_and_others_sum_to_the_heading(family: str, options: dic
         assert sums(block["residual"]) == pytest.approx([value] * len(block["residual"]), rel=1e-4, abs=1e-4)
         assert [name for name, _ in block["sums"]] == [*NAMES, "others"]
         assert sum(share for _, share in block["sums"]) == pytest.approx(value, rel=1e-4, abs=1e-4)
-        table = next(one for one in numbers_of(mean).maps if one["title"] == "residual")
-        assert sums(table["values"]) == pytest.approx([value] * len(table["rows"]), rel=1e-4, abs=1e-4)
-        alone = numbers_of(mean["residual"]).maps[0]
-        assert [*alone["columns"]] == [*NAMES, "others"] and torch.equal(alone["values"], table["values"])
+        (alone,) = overviews_of(mean["residual"])
+        assert page_of(mean["residual"]).runs[0].tokens == (*NAMES, "others")
+        assert alone["residual"] == block["residual"] and alone["ends"] == block["ends"]
 
 
 def test_the_remainder_has_a_name_of_its_own() -> None:
@@ -90,9 +95,7 @@ def test_the_remainder_has_a_name_of_its_own() -> None:
     assert page_of(results.mean({"others": 1, "END": -1})).runs[0].tokens == ("others", "END", "all-others")
     texts = [tiny.tokens("gpt2", 5)] * 2
     estimates = ffb.attribution_patching(model_of("gpt2"), texts, [one.flip(0) for one in texts], ffb.logit(7))
-    assert all(
-        "others" not in one["columns"] for one in numbers_of(estimates.mean(NAMES | {"IO": 1, "S1": 2, "S2": 3})).maps
-    )
+    assert "others" not in page_of(estimates.mean(NAMES | {"IO": 1, "S1": 2, "S2": 3})).runs[0].tokens
 
 
 @pytest.mark.browser
@@ -138,7 +141,7 @@ FIGURES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_largest_number_of_a_figure_has_the_darkest_ink(name: str) -> None:
     """A scale ends at it, so that twice as large is darker, however many small cells there are."""
-    (image,) = FIGURES[name]().axes[0].images
+    (image,) = [image for place in FIGURES[name]().axes[:2] for image in place.images]
     cells = np.abs(np.ma.filled(image.get_array().astype(float), np.nan))
     assert image.get_clim()[1] == pytest.approx(np.nanmax(cells))
     inks = image.to_rgba(image.get_array())[..., :3].sum(axis=-1)
@@ -181,39 +184,48 @@ def expected_ink(value: float, removal: bool) -> str:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_orange_supports_the_target_in_every_map(name: str) -> None:
-    """A figure's largest cell of each sign; numbers are the result's own, and colour bar and caption say what is drawn."""
+    """Bands of the figure, and of a kind by itself the cells; numbers are the result's own, and the caption says what is drawn."""
     build, removal = MAPS[name]
     result = build()
-    block = numbers_of(result)
-    assert all(one["removal"] == removal for one in block.maps)
+    block = overviews_of(result)[0]
+    assert block["scale"] == ("removal" if removal else "signed")
     if name == "knockout":
-        assert torch.equal(block.maps[0]["values"], result.effect)
-        return
-    kind = "residual" if name in ("noising", "denoising", "estimates", "mean of estimates") else None
-    figure = result.figure(of=kind) if kind else result.figure()
-    image = figure.axes[0].images[0]
-    cells = image.get_array().astype(float)
-    for at in (np.argmin(cells), np.argmax(cells)):
-        ink = image.cmap(image.norm(cells.flat[at]))[:3]
-        faint = abs(cells.flat[at]) < 0.05 * image.get_clim()[1]
-        assert faint or (ink[0] > ink[2]) == (expected_ink(cells.flat[at], removal) == GAIN)
-    said = f"{image.colorbar.ax.get_xlabel()} {figure.get_supxlabel()}"
-    assert ("lowers the target" in said.replace("\n", " ").replace("violet lowers", "")) == removal
+        torch.testing.assert_close(torch.tensor(block["residual"]), result.effect, rtol=1e-5, atol=1e-9)
+        return  # its figure has lines
+    figure = result.figure()
+    numbers = np.array(block["residual"], dtype=float)
+    bands = figure.axes[0].patches[: np.count_nonzero(np.nan_to_num(numbers))]
+    for (row, column), band in zip(np.argwhere(np.nan_to_num(numbers) != 0), bands, strict=True):
+        assert to_rgb(band.get_facecolor()) == to_rgb(expected_ink(numbers[row, column], removal))
+    said = figure.get_supxlabel().replace("\n", " ")
+    assert ("the target falls, so this part supports it" in said) == removal
+    if name in ("noising", "denoising", "estimates", "mean of estimates"):
+        image = result.figure(of="residual").axes[0].images[0]
+        cells = image.get_array().astype(float)
+        for at in (np.argmin(cells), np.argmax(cells)):
+            ink = image.cmap(image.norm(cells.flat[at]))[:3]
+            faint = abs(cells.flat[at]) < 0.05 * image.get_clim()[1]
+            assert faint or (ink[0] > ink[2]) == (expected_ink(cells.flat[at], removal) == GAIN)
+        assert ("lowers the target" in image.colorbar.ax.get_xlabel()) == removal
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["noising", "denoising", "knockout", "estimates"])
 def test_orange_supports_the_target_on_the_page(show: Shower, name: str) -> None:
-    """The pixel of the largest cell of the first map, and the words at the ends of its colours."""
+    """The band of the largest number, the line of the list, and the words at the ends of the colours."""
     build, removal = MAPS[name]
     result = build()
-    values = np.asarray(numbers_of(result).maps[0]["values"])
+    values = np.array(overviews_of(result)[0]["residual"], dtype=float)[:-1]
     row, column = np.unravel_index(int(np.abs(values).argmax()), values.shape)
     screen = opened(show, result.to_html())
-    red, _, blue, _ = screen.page.evaluate(PIXEL, [int(row), int(column)])
-    assert (red > blue) == (expected_ink(float(values[row, column]), removal) == GAIN)
-    ends = screen.page.locator(".share-scale").first.inner_text()
-    assert ("lowers the target" in ends and "raises it" in ends) == removal
+    band = screen.page.locator(f"[data-share='{row},{column}']")
+    shade = band.get_attribute("stroke") or band.get_attribute("fill")  # hollow where the interval contains 0
+    assert shade is not None
+    red, _, blue = to_rgb(shade)
+    orange = expected_ink(float(values[row, column]), removal) == GAIN
+    assert (red > blue) == orange
+    drawn = screen.page.locator(".logit svg").text_content()
+    assert drawn is not None and ("lowers the target" in drawn and "raises it" in drawn) == removal
     assert screen.problems == []
 
 
@@ -371,8 +383,6 @@ class Windows(Result):
 
 
 ORDERED: dict[str, Callable[[], Any]] = {
-    "sizes of circuits": reversed_sizes,
-    "layers of a mean": lambda: ffb.average_shares(prompts_of("gpt2"), "residual"),
     "windows of a user": lambda: Windows(tuple(np.random.default_rng(0).normal(size=140).tolist())),
     "keys of a sweep": lambda: made("ContributionSweep"),
 }
@@ -387,14 +397,22 @@ def test_sizes_and_windows_keep_their_order(name: str) -> None:
     assert along == sorted(along) and len({*along}) == len(along) > 3
     figure = result.figure()
     place = figure.axes[0]
-    if name != "sizes of circuits":  # which have lines
-        shown = [float(bar.get_width()) for bar in place.patches]
-        values = [value for _, value in table["entries"]]
-        assert sorted(map(abs, shown)) == sorted(sorted(map(abs, values))[-24:])
-        assert [value for value in values if value in shown] == shown
-        assert (f"the {len(shown)} largest of these" in figure.get_supxlabel().replace("\n", " ")) == (
-            len(shown) < len(values)
-        )
+    shown = [float(bar.get_width()) for bar in place.patches]
+    values = [value for _, value in table["entries"]]
+    assert sorted(map(abs, shown)) == sorted(sorted(map(abs, values))[-24:])
+    assert [value for value in values if value in shown] == shown
+    assert (f"the {len(shown)} largest of these" in figure.get_supxlabel().replace("\n", " ")) == (
+        len(shown) < len(values)
+    )
+
+
+def test_layers_and_sizes_of_circuits_keep_their_order() -> None:
+    """Rows of an overview are layers; a curve begins at the smallest circuit."""
+    (block,) = overviews_of(ffb.average_shares(prompts_of("gpt2"), "residual"))
+    assert block["layers"] == [*range(len(block["layers"]) - 1), None]
+    (curve,) = numbers_of(reversed_sizes()).curves
+    faithfulness = reversed_sizes().to_dataframe().sort_values("edges")
+    assert curve["y"] == faithfulness["value"].tolist() and curve["x"] == sorted(curve["x"])
 
 
 def test_neurons_are_listed_by_size() -> None:
@@ -409,9 +427,7 @@ def test_positions_have_their_names_in_the_order_asked_for() -> None:
     results = [dataclasses.replace(one, labels=("same",) * len(one.labels)) for one in prompts_of("gpt2", of="heads")]
     means = [Results(results).mean(NAMES), ffb.average_shares(results, "heads", NAMES)]
     for result in means:
-        for one in numbers_of(result).maps:
-            if one["column"] == "position":
-                assert [*one["columns"]][: len(NAMES)] == [*NAMES]
+        assert page_of(result).runs[0].tokens[: len(NAMES)] == (*NAMES,)
     tokens = ("a", "b", "a", "b", "a")
     named = patching(
         tokens,
@@ -420,8 +436,7 @@ def test_positions_have_their_names_in_the_order_asked_for() -> None:
         positions=(*NAMES,),
         position_tokens=("a",) * 4,
     )
-    (grid,) = numbers_of(named).maps
-    assert [*grid["columns"]] == [*NAMES]
+    assert page_of(named).runs[0].tokens == (*NAMES,)
     place = named.figure().axes[0]
     assert [tick.get_text() for tick in place.get_xticklabels()] == [*NAMES]
     biases = ffb.average_shares(results, "biases", NAMES)

@@ -166,7 +166,8 @@ class NumbersBlock:
 
     One of `rows` (name, value, attributions by position, sums as pairs of name and number) is an attribution. Several are tokens of a
     continuation, drawn as a matrix [target source]. `maps` are from `shares_map`. Each of `tables` has title, note and entries, and may
-    say that its numbers are not `signed`, or changes by a `removal`.
+    say that its numbers are not `signed`, or changes by a `removal`. Each of `curves` has title, note, fractions x, values y with
+    their low and high ends, a name per point, and a label of its area to 1.
     `heading` and `facts` are the head of a page without other blocks.
     """
 
@@ -175,11 +176,13 @@ class NumbersBlock:
     rows: tuple[Mapping[str, Any], ...] = ()
     maps: tuple[dict[str, Any], ...] = ()
     tables: tuple[Mapping[str, Any], ...] = ()
+    curves: tuple[Mapping[str, Any], ...] = ()
 
     def payload(self, _: PageText) -> DataBlock:
         """The block as values for JSON."""
         maps = [rounded(each, FULL_DIGITS) | {"values": rounded(each["values"], MAP_DIGITS)} for each in self.maps]
         shown = {"rows": rounded(self.rows, FULL_DIGITS), "maps": maps, "tables": rounded(self.tables, FULL_DIGITS)}
+        shown |= {"curves": rounded(self.curves, FULL_DIGITS)} if self.curves else {}
         json = {"kind": "numbers", "heading": self.heading, "facts": self.facts, **shown}
         return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
 
@@ -211,7 +214,10 @@ class PageNode:
 
 @dataclass(frozen=True)
 class PageEdge:
-    """An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown."""
+    """An edge of a graph, with attributions `shares` and the slider's `weights` by target; some edges are `always` shown.
+
+    `span` has the layers of the nodes that it stands for, such as "1-22"; empty for an edge of its own.
+    """
 
     source: int
     target: int
@@ -220,6 +226,7 @@ class PageEdge:
     shares: tuple[float, ...]
     weights: tuple[float, ...]
     always: bool = False
+    span: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from torch import Tensor
 
 from tl_ffblock.errors import InputError, brief
 from tl_ffblock.files import write_table
-from tl_ffblock.layer.positions import NamedPositions, aligned, spans, whole_number
+from tl_ffblock.layer.positions import NamedPositions, aligned, whole_number
 from tl_ffblock.numerals import significant
 from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.intervals import N_DRAWS, MeanInterval, mean_interval, refuse_mixed
 from tl_ffblock.results.ranks import others_of, shares_of_others
 from tl_ffblock.results.tables import Arithmetic, combined, pairwise, refuse_different
-from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, without_queries
+from tl_ffblock.results.token_maps import ATTENTION, BETWEEN_TOKENS, SHARES, TokenMaps, layers_in_words, without_queries
 from tl_ffblock.results.tokens import BETWEEN_SIDES, joined, shortened, sides_of
 from tl_ffblock.signatures import strict
 
@@ -217,12 +217,14 @@ class AverageMaps(Result):
         if not self.by_position:
             frame = frame[frame["query"] != frame["key"]]
         place = "{0.position}" if self.by_position else "{0.query} from {0.key}"
-        lines["largest"] = " · ".join(
-            f"layer {row.layer} {row.channel}, {place.format(row)} {significant(row.value)} "
-            f"[{significant(row.low)}, {significant(row.high)}]"
+        several = len(self.values) > 1
+        lines["largest" if self.by_position else "largest of two positions"] = " · ".join(
+            f"layer {row.layer} {row.channel}, {place.format(row)} {significant(row.value)}"
+            + f" [{significant(row.low)}, {significant(row.high)}]" * several
             for row in frame.loc[frame["value"].abs().nlargest(LARGEST_SHOWN).index].itertuples()
         )
-        return f"{self.kind} of {self.model} · {len(self.values)} prompts · layers {spans(self.layers)}", lines
+        prompts = f"{len(self.values)} prompts" if several else "one prompt, so no intervals"
+        return f"{self.kind} of {self.model} · {prompts} · {layers_in_words(self.layers, self.channels)}", lines
 
 
 LARGEST_SHOWN = 3

@@ -34,6 +34,13 @@ SHARES = "shares of other tokens"
 BETWEEN_TOKENS = "key"
 
 
+def layers_in_words(layers: Sequence[int], channels: Sequence[str]) -> str:
+    """Layers of maps as text, "layers 0-11"; the last row of a residual stream is the end, not a layer."""
+    if tuple(channels) == ("residual",) and len(layers) > 1:
+        return f"layers {spans(layers[:-1])} and the end"
+    return f"layers {spans(layers)}"
+
+
 @strict
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenMaps(Result):
@@ -228,7 +235,7 @@ class TokenMaps(Result):
         rows = f" · {self.column} each token" if self.by_position else rows
         dtype = str(self.values.dtype).removeprefix("torch.")
         return (
-            f"{self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · layers {spans(self.layers)} · {dtype}",
+            f"{self.kind} of {self.model} · {len(self.tokens)} tokens{rows} · {layers_in_words(self.layers, self.channels)} · {dtype}",
             {"tokens": shortened(self.tokens), "channels": ", ".join(self.channels)},
         )
 

@@ -66,6 +66,8 @@ MOST_NAMED = 8
 LEAST_APART = 0.04
 # Arcs of the overview: largest number, smallest size as a fraction of the widest stream, number of labelled ones.
 MOST_ARCS, LEAST_ARC, NAMED_ARCS = 14, 0.05, 3
+# Largest number of positions of a figure of a logit lens.
+MOST_LENS = 8
 # Distance between labels of arcs, as a fraction of the overview's height.
 NAME_ROWS = 0.06
 NAME_BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5}
@@ -574,30 +576,135 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     block: Mapping[str, Any] | None = next(blocks, None)
     if block is None:
         return _taken_figure(data, width)
-    streams = np.array(block["residual"])
-    limit = _limit(streams)
-    heads = None if block["heads"] is None else np.array(block["heads"])
+    if block.get("says"):
+        return _lens_figure(data, block, width)
+    streams = np.array(block["residual"], dtype=float)
+    heads = _heads_of(block, data.start.to)
     panels: dict[str, Any] = {"columns": 2, "width_ratios": (3, 1)} if heads is not None else {}
     wide, high = _inches(width, 2 * COLUMN), min(4.0, max(1.6, 0.085 * len(streams)))
-    figure, grid = axes(width=wide, height=high + 0.4 + _room(run.tokens), squeeze=False, sharey=True, **panels)
-    place = grid[0][0]
-    inks = np.where(streams < 0, LOSS, GAIN)
-    _draw_bands(place, np.abs(streams) / limit, inks, 0.25 + 0.75 * np.abs(streams) / limit)
+    turned = any(len(token) > 3 for token in run.tokens) and 0.07 * max(map(len, run.tokens)) > 0.68 * wide / len(
+        run.tokens
+    )
+    figure, grid = axes(
+        width=wide, height=high + 0.4 + turned * _room(run.tokens), squeeze=False, sharey=True, **panels
+    )
+    place, removal = grid[0][0], block.get("scale") == "removal"
+    limit = _limit(streams) if block.get("one_scale") is None or heads is None else max(_limit(streams), _limit(heads))
+    known = np.nan_to_num(streams) / limit
+    inks = np.where((known > 0) if removal else (known < 0), LOSS, GAIN)
+    _draw_bands(place, np.abs(known), inks, 0.25 + 0.75 * np.abs(known))
+    _draw_whiskers(place, streams, block["ends"], limit)
     _draw_arcs(place, block["edges"], limit, NAME_ROWS * len(streams))
-    _label(place.set_xticks, run.tokens, wide * (0.68 if heads is not None else 0.9), rotation=90)
-    _label(place.set_yticks, [*map(str, range(len(streams) - 1)), "end"], high)
-    place.set_title("attribution through each token", fontsize=7)
+    _label(place.set_xticks, run.tokens, wide * (0.68 if heads is not None else 0.9), rotation=90 * turned)
+    _label(place.set_yticks, block["names"], high)
     if heads is not None:
-        _scale(figure, _image(grid[0][1], heads, True, _limit(heads)), {"ax": [grid[0][1]]}, False, ticks=2)
+        image = _image(grid[0][1], heads, True, limit if block.get("one_scale") else _limit(heads), removal=removal)
+        _scale(figure, image, {"ax": [grid[0][1]]}, False, ticks=2)
         _label(grid[0][1].set_xticks, [*map(str, range(heads.shape[1]))], wide * 0.2)
-        grid[0][1].set_title("heads", fontsize=7)
+        at = f" at {run.tokens[data.start.to]}" if np.array(block["heads"]).ndim == 3 else ""
+        grid[0][1].set_title(_cut(f"heads{at}", 2 * LONGEST_LABEL), fontsize=7)
         grid[0][1].tick_params(labelleft=False)
     place.set(xlim=(-0.6, streams.shape[1] - 0.4), ylim=(len(streams) - 0.5, -0.5), ylabel="layer")
+    return _framed(figure, *_overview_words(data, block, limit))
+
+
+def _heads_of(block: Mapping[str, Any], column: int) -> Cells | None:
+    """Numbers of heads [row head] of an overview's block, at a column if they have one number for each."""
+    if block["heads"] is None:
+        return None
+    heads = np.array(block["heads"], dtype=float)[: len([layer for layer in block["layers"] if layer is not None])]
+    return heads[..., column] if heads.ndim == 3 else heads
+
+
+def _overview_words(data: PageData, block: Mapping[str, Any], limit: float) -> tuple[str, str]:
+    """Title and caption of an overview: the question with its answer, and what bands, lines and arcs are."""
     unit = f" {block['unit']}" if block["unit"] else ""
+    widest = f"{typographic(significant(limit, sign='-'))}{unit}"
+    ends = " Lines: 95 % intervals." if block["ends"] else ""
+    if measure := block.get("measure"):
+        answer = block["answer"] or (
+            "" if block["value"] is None else f"{typographic(significant(block['value']))}{unit}"
+        )
+        said = f"{data.model}. {block['target']}. {measure['how']} Widest: {widest}.{ends} {signs(block['scale'] == 'removal')}"
+        return f"{block['question']} {answer}\n{_finding(data, block)}", said
     arcs = " Arcs: attention heads between positions." if block["edges"] else ""
-    said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most "
-    said += f"{typographic(significant(limit))}{unit}.{arcs} {SIGNS}"
-    return _framed(figure, f"{block['question']} {typographic(significant(block['value']))}{unit}", said)
+    said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most {widest}.{ends}{arcs} {SIGNS}"
+    return f"{block['question']} {typographic(significant(block['value']))}{unit}{_move(data, block)}", said
+
+
+def _move(data: PageData, block: Mapping[str, Any]) -> str:
+    """Line on the largest edge between two tokens; empty without edges."""
+    parts = ((at, *edge) for at, held in block["edges"].items() for edge in held if edge[0] != edge[1])
+    at, query, key, share = max(parts, key=lambda part: abs(part[3]), default=("", 0, 0, 0.0))
+    if not share:
+        return ""
+    layer, head = at.split(",")
+    names = told_apart(data.runs[0].tokens)
+    return f"\nAt layer {layer}, L{layer}H{head} moves {typographic(significant(share))} from “{names[key]}” to “{names[query]}”"
+
+
+def _finding(data: PageData, block: Mapping[str, Any]) -> str:
+    """Sentence on the number at which an overview of measured numbers opens."""
+    start, measure = data.start, block["measure"]
+    row = block["layers"].index(start.layer)
+    share, base = block["residual"][row][start.to], measure["base"]
+    words = {"layer": start.layer, "name": block["names"][row], "column": data.runs[0].tokens[start.to]}
+    if share is None:
+        return ""
+    change = typographic(significant(share))
+    said = (
+        change
+        if base is None
+        else f"{typographic(significant(base, sign='-'))} → {typographic(significant(base + share, sign='-'))} ({change})"
+    )
+    place = str(measure["stream"]).format(**words)
+    return f"{place[:1].upper()}{place[1:]}: {said}"
+
+
+def _draw_whiskers(place: Any, streams: Cells, ends: Any, limit: float) -> None:
+    """Draw 95 % intervals over bands, on their right half."""
+    if not ends:
+        return
+    low, high = (np.array(end, dtype=float) for end in ends)
+    for row, column in np.argwhere(np.isfinite(low) & (np.abs(np.nan_to_num(streams)) > LEAST_ARC * limit)):
+        sign_of = np.sign(streams[row, column])
+        edges = sorted(column + 0.45 * max(0.0, sign_of * end[row, column]) / limit for end in (low, high))
+        place.plot(edges, [row, row], color="0.2", linewidth=0.6, solid_capstyle="butt")
+
+
+def _lens_figure(data: PageData, block: Mapping[str, Any], width: float | None) -> Any:
+    """Logit lens: the most probable token of each layer and position, as dark as it is probable, and the target by layer."""
+    chances = np.array(block["residual"], dtype=float)
+    tokens = data.runs[0].tokens
+    shown = range(max(0, len(tokens) - MOST_LENS), len(tokens))
+    strip = block.get("strip")
+    wide = _inches(width, COLUMN if len(shown) < 4 else 2 * COLUMN)
+    panels: dict[str, Any] = {"columns": 2, "width_ratios": (max(2, len(shown)), 2)} if strip else {}
+    figure, grid = axes(
+        width=wide, height=0.5 + 0.1 * len(chances) + _room(tokens), squeeze=False, sharey=True, **panels
+    )
+    place = grid[0][0]
+    image = _image(place, chances[:, list(shown)], False, 1.0)
+    letters = max(4, int(13 * wide * (0.5 if strip else 0.85) / len(shown)))
+    for row, at in product(range(len(chances)), range(len(shown))):
+        (said, chance), *_ = block["says"][row][shown[at]]
+        ink = "white" if chance > 0.45 else "black"
+        place.text(at, row, _cut(said, letters), color=ink, fontsize=5.5, ha="center", va="center", parse_math=False)
+    _label(place.set_xticks, [tokens[at] for at in shown], wide, rotation=0 if len(shown) < 4 else 90)
+    _label(place.set_yticks, block["names"], 0.1 * len(chances))
+    place.set_ylabel("layer")
+    _scale(figure, image, {"ax": [place]}, True, "probability", ticks=2)
+    if strip:
+        grid[0][1].plot(strip["values"], range(len(chances)), "o-", color=GAIN, markersize=2.5, linewidth=0.8)
+        grid[0][1].axvline(0, color="0.7", linewidth=0.8, zorder=0)
+        grid[0][1].set_title(_cut(strip["name"], 2 * LONGEST_LABEL), fontsize=7)
+    last, chance = block["says"][-1][-1][0]
+    first = next(row for row in range(len(chances)) if all(rows[-1][0][0] == last for rows in block["says"][row:]))
+    since = "at the end" if block["layers"][first] is None else f"from layer {block['names'][first]} on"
+    title = f"“{last}” ({chance:.0%}) is the most probable next token {since}"
+    return _framed(
+        figure, title, f"{data.model}. Logit lens {block['choice']}: the most probable next token after each token."
+    )
 
 
 def _taken_figure(data: PageData, width: float | None) -> Any:

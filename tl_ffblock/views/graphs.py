@@ -12,6 +12,7 @@ from tl_ffblock.graphs.edge_estimates import EdgeEstimates, EdgeGraph
 from tl_ffblock.graphs.flow import FlowGraph, FlowNode
 from tl_ffblock.graphs.graph import PRUNED, Component, Graph
 from tl_ffblock.interventions.circuits import ABSOLUTE, EdgeEffects
+from tl_ffblock.layer.positions import spans
 from tl_ffblock.numerals import typographic_words
 from tl_ffblock.page import GraphBlock, PageBlock, PageData, PageEdge, PageNode, PageTarget, PageText, graph_page
 from tl_ffblock.results.tokens import shortened, visible
@@ -286,7 +287,7 @@ def _page_edges(
     folded: Mapping[int, int],
 ) -> tuple[tuple[PageEdge, ...], np.ndarray]:
     """Edges between nodes on the page, and attributions that enter and leave each node along others [in or out, node, target]."""
-    n_targets, edges = len(graph.targets), list[PageEdge]()
+    n_targets, edges, folds = len(graph.targets), list[PageEdge](), _spans(graph, folded)
     hidden = np.zeros((2, len(graph.nodes), n_targets))
     for edge, weight, fixed in zip(graph.edges, weights, always, strict=True):
         shares = edge.shares[:n_targets]  # circuits without a target have scores
@@ -296,12 +297,21 @@ def _page_edges(
         elif source in place and edge.target in place:
             if edge.source in folded:
                 hidden[1, source] -= shares
-            ends = place[source], place[edge.target]
-            edges.append(PageEdge(*ends, edge.unit, edge.size, shares, tuple(weight)[:n_targets], always=fixed))
+            ends, span = (place[source], place[edge.target]), folds.get(source, "") if edge.source in folded else ""
+            shown = PageEdge(*ends, edge.unit, edge.size, shares, tuple(weight)[:n_targets], always=fixed, span=span)
+            edges.append(shown)
         elif edge.source not in folded:
             hidden[0, edge.target] += shares
             hidden[1, edge.source] += shares
     return tuple(edges), hidden
+
+
+def _spans(graph: Graph, folded: Mapping[int, int]) -> dict[int, str]:
+    """By the node before a stretch: the layers of the stretch, `1-22`."""
+    layers: dict[int, list[int]] = {}
+    for number, before in folded.items():
+        layers.setdefault(before, []).append(graph.nodes[number].layer or 0)
+    return {before: spans([*range(min(held), max(held) + 1)]) for before, held in layers.items()}
 
 
 def _stretches(graph: Graph) -> dict[int, int]:
@@ -342,7 +352,7 @@ def _node(graph: Graph, number: int, column: int, lane: int, hidden: np.ndarray)
         facts += [("norm of its own biases", node.own)] if node.own else []
         facts += [(f"norm of {node.unseen} not on the page", node.rest)] if node.unseen else []
         clear = bool(says) and node.entropy < CLEAR and (node.kind in _STREAM or 1 in node.ranks)
-        name, label = f"layer {node.layer}: {node.words}", says[0] if clear else ""
+        name, label = f"layer {node.layer}: {node.words}", f"says {says[0]}" if clear else ""
         read: dict[str, Any] = dict(
             ranks=node.ranks, probabilities=node.probabilities, unseen=node.unseen + int(hidden[0].any())
         )

@@ -262,7 +262,7 @@ def page_data(
     before = scope if compare is not None else steps[scope][1]
     reference = results[ref_run].values[before, number] if before is not None else None
     to, from_ = _start_cell(first, results[run].values[scope, number], reference, query)
-    number, to, from_ = _opening((number, to, from_), beside if layer is None and query is None else (), first, view)
+    at = _opening((number, to, from_), beside if layer is None and query is None else (), first, view)
     preferred = [s for s in (scope, steps[scope][1]) if s]
     text = _page_text(first, segments)
     return PageData(
@@ -273,7 +273,7 @@ def page_data(
             _with_panels(_run(name, result, steps, of_run, preferred), result, beside, text, preferred)
             for (name, result), of_run in zip(runs.items(), changes, strict=True)
         ),
-        start=PageStart(number, scope, to, from_, run, ref_run, view),
+        start=PageStart(at[0], scope, *at[1:3], run, ref_run, view, at[3]),
         certificate=_worst(results),
         provenance={"order": first.order, **first.provenance},
         circuitsvis=True,
@@ -314,8 +314,8 @@ def token_maps_page(
     number, name = _start_map(maps, layer, channel)
     # Of named positions the last has the most others.
     to, from_ = _largest_cell(maps[name, number], maps, len(maps.queries) - 1 if details else None)
-    number, to, from_ = _opening((number, to, from_), beside if layer is None else (), maps, view)
-    chosen = channel is not None and view in ("heads", "all")
+    number, to, from_, heads = _opening((number, to, from_), beside if layer is None else (), maps, view)
+    heads = str(maps.channels.index(channel)) if channel is not None and view in ("heads", "all") else heads
     shown = tuple(visible(token) for token in labels or maps.tokens)
     text = replace(_page_text(maps, segments), named=bool(details), details=tuple(map(visible, details)))
     blocks = {
@@ -326,7 +326,7 @@ def token_maps_page(
         heading=next(iter((further or runs).values())).kind,
         text=text,
         runs=tuple(_with_panels(PageRun(run, shown, held), maps, beside, text, ()) for run, held in blocks.items()),
-        start=PageStart(number, name, to, from_, view=view, heads=str(maps.channels.index(channel)) if chosen else ""),
+        start=PageStart(number, name, to, from_, view=view, heads=heads),
         layered=maps.layered,
     )
 
@@ -827,8 +827,8 @@ def _largest_cell(
 
 def _opening(
     usual: tuple[int, int, int], beside: Any, maps: ContributionMaps | TokenMaps, view: View
-) -> tuple[int, int, int]:
-    """Layer, query and key at which a page opens.
+) -> tuple[int, int, int, str]:
+    """Layer, query, key and head at which a page opens; no head is an empty text.
 
     For an overview, this is the largest absolute attribution of one head's edge between two tokens, if the maps have this cell.
     For memories, it is the position where the first one is most active.
@@ -837,14 +837,15 @@ def _opening(
     for card in panels if view == "memories" else ():
         if isinstance(card, MemoryCard) and card.text is not None:
             query = int(np.abs(card.text.along).argmax())
-            return (usual[0], query, query) if query in maps.queries else usual
+            return (usual[0], query, query, "") if query in maps.queries else (*usual, "")
     for result in panels if view == "overview" else ():
         if "edges" in getattr(result, "parts", {}):
-            sizes = result.edges.abs().amax(dim=1)
+            sizes = result.edges.abs()
             sizes.diagonal(dim1=-2, dim2=-1).zero_()
-            layer, query, key = map(int, np.unravel_index(int(sizes.argmax()), sizes.shape))
-            return (layer, query, key) if layer in maps.layers and query in maps.queries else usual
-    return usual
+            layer, head, query, key = map(int, np.unravel_index(int(sizes.argmax()), sizes.shape))
+            there = layer in maps.layers and query in maps.queries and float(sizes.max()) > 0
+            return (layer, query, key, str(head)) if there else (*usual, "")
+    return (*usual, "")
 
 
 def _row_of(maps: ContributionMaps, query: int | str) -> int:

@@ -24,9 +24,11 @@ from tl_ffblock.errors import InputError
 from tl_ffblock.heads.scores import AttentionHeadScores
 from tl_ffblock.interventions.activation_patching import ActivationPatching, PatchingComparison
 from tl_ffblock.interventions.attention_knockout import AttentionKnockout
+from tl_ffblock.interventions.circuits import CircuitFaithfulness
 from tl_ffblock.interventions.sweeps import ContributionSweep
+from tl_ffblock.layer.positions import spans
 from tl_ffblock.metrics import CENTRED_LOGIT
-from tl_ffblock.numerals import scientific, significant, typographic, typographic_words
+from tl_ffblock.numerals import percent, scientific, significant, typographic, typographic_words
 from tl_ffblock.page import (
     DataBlock,
     MapsBlock,
@@ -46,7 +48,7 @@ from tl_ffblock.result import Result, long_form
 from tl_ffblock.results.ranks import largest
 from tl_ffblock.results.tokens import shortened, special_positions, told_apart, visible, word_numbers
 from tl_ffblock.signatures import PLURAL, by_plural, in_plural, refuse_options, refuse_value
-from tl_ffblock.views.figures import headline_and_facts, heat_map, lines, map_figure, page_figure, scatter, signs
+from tl_ffblock.views.figures import headline_and_facts, lines, map_figure, page_figure, scatter, signs
 from tl_ffblock.views.maps import FINE_TOKENS, channel, refuse_other_run, run_names, size_track, token_maps_page
 from tl_ffblock.views.registry import figure_of, page_of, panel_of
 
@@ -80,6 +82,44 @@ NOTES: Mapping[type, str] = {
     PatchingEstimates: "Estimated change of the target if {} were the corrupted run's.",
     ContributionSweep: "Measured change of the metric with one contribution changed.",
 }
+# By kind: name, and the place of a number in a sentence.
+STREAMS_OF = {
+    "residual": ("residual stream", "the residual stream at the input of layer {layer}"),
+    "residual_mid": ("residual stream after attention", "the residual stream after attention of layer {layer}"),
+    "attention": ("attention", "the attention output of layer {layer}"),
+    "mlp": ("feed-forwards", "the feed-forward of layer {layer}"),
+}
+HEADS_OF = {
+    "head": ("heads", "L{layer}H{head}"),
+    "pattern": ("attention patterns", "the attention pattern of L{layer}H{head}"),
+    "q": ("queries", "the queries of L{layer}H{head}"),
+    "k": ("keys", "the keys of L{layer}KV{head}"),
+    "v": ("values", "the values of L{layer}KV{head}"),
+}
+# Name of the only column of components that were changed at all positions at once.
+EVERYWHERE = "all positions"
+# Largest distance from 1 of a faithfulness that a heading names.
+NEAR = 0.1
+# Names of columns in the plural.
+AXES: Mapping[str | None, str] = {"position": "positions", "source": "sources", None: "heads"}
+# What an overview says of measured numbers unless their result says otherwise.
+SAID: dict[str, Any] = {
+    "verb": "",
+    "column": "change",
+    "base": None,
+    "facts": [],
+    "unit": "",
+    "answer": "",
+    "how": "",
+}
+# Meanings of bands, and of a curve of faithfulness.
+HOW_DIRECT = "Width and colour: direct contribution to the answer; “sum so far” is that of all before the layer."
+FAITHFUL = "1: the circuit gives the model's own value; 0: that of the ablated model. Shaded: the area of CMD."
+HOW_PATCHED = "Width and colour: change of the answer, {name} {done} in one layer and position."
+HOW_ESTIMATED = "Width and colour: estimated change of the answer, {name} patched in one layer and position."
+HOW_BLOCKED = "Width and colour: change of the answer with attention blocked in a window of layers."
+# Largest number of columns of such an overview.
+MOST_COLUMNS = 400
 MASKING = (
     (
         "Rank correlation",
@@ -110,6 +150,11 @@ KINDS = {
 STREAMS = 200_000
 # Name of a target's block.
 LOGIT = "logit"
+# Keys of an overview's block, and their values for results that lack them.
+LAYERS: Mapping[str, Any] = {
+    "kind": "logit", "value": None, "answer": "", "unit": "", "sums": (), "entering": None, "ends": None, "biases": (), "heads": None,
+    "head_ends": None, "edges": {}, "neurons": (), "rules": "", "method": "", "complete": False, "certificate": "", "maps": "",
+}  # fmt: skip
 # Number of layers with a label along an axis.
 MOST_LABELS = 12
 # Number of a head's edges, or of a layer's neurons, in the details of a page.
@@ -162,7 +207,8 @@ def attribution_page(result: Attribution, *, against: Attribution | None = None)
         return replace(page, runs=(replace(run, blocks={**run.blocks, **blocks}),), statement=statement)
     heading = f"attributions of the {result.quantity}, rules “{result.rules}”"
     blocks = {LOGIT: _logit_block(result, ""), **blocks}
-    return _target_page(result.model, result.labels, result.residual, blocks, heading, statement)
+    heads = result.heads.sum(dim=-1) if "heads" in result.parts else None
+    return _target_page(result.model, result.labels, result.residual, blocks, heading, statement, heads)
 
 
 def _alike(pages: list[dict[str, PageBlock]]) -> list[dict[str, PageBlock]]:
@@ -176,16 +222,40 @@ def _alike(pages: list[dict[str, PageBlock]]) -> list[dict[str, PageBlock]]:
 
 @page_of.register
 def direct_page(result: DirectLogitAttribution) -> PageData:
-    """Page of the direct contributions to one target: by token, maps of heads and feed-forwards, tables."""
-    tokens = told_apart(result.labels)
-    block = NumbersBlock(
-        heading=typographic_words(f"{result.target} = {significant(result.value, 4, '-')}"),
-        facts=f"{result.model} · direct contributions · {len(tokens)} tokens · {result.n_layers} layers",
-        rows=(_row(typographic_words(result.target), result.value, result.token_attributions, result.sums()),),
-        maps=tuple(_maps(result, tokens, ("residual", "heads", "mlps"))),
-        tables=tuple(_tables(result, tokens)),
+    """Page of the direct contributions to one target by layer: heads, feed-forwards, biases, and the sum so far.
+
+    The sum at a layer is that of the residual stream at its input; at the end it is the target.
+    """
+    rows, whole = result.n_layers + 1, torch.zeros(1)
+    biases = torch.zeros(rows)
+    for (_, share), layer in zip(result.biases.items(), result.bias_layers, strict=True):
+        biases[max(0, layer)] += share * (layer >= 0)
+    any_bias = bool(biases.any())
+    so_far = torch.cat([result.residual[:-1].sum(dim=1), torch.tensor([result.value])])
+    written = [torch.cat([part.flatten(1).sum(dim=1), whole * torch.nan]) for part in (result.heads, result.mlps)]
+    block = _layers_block(
+        torch.stack([*written, *([biases] if any_bias else []), so_far], dim=1),
+        value=result.value,
+        heads=torch.cat([result.heads.sum(dim=-1), torch.full((1, result.heads.shape[1]), torch.nan)]),
+        neurons=[*_largest_neurons(result)],
+        target=typographic_words(result.target),
+        question=_question(result),
+        unit=_unit(result.quantity),
+        rules=result.rules,
+        method=_method(result.rules),
+        certificate=f"{_certificate(result)} {DIRECT}",
+        scale="signed",
+        one_scale=True,
+        axis="components",
+        measure=SAID
+        | {"column": "writes", "stream": "layer {layer}, {column}", "head": HEADS_OF["head"][1], "how": HOW_DIRECT},
     )
-    return numbers_page(result.model, block, tokens, statement=_statement(result))
+    names = ("attention heads", "feed-forward", *(["biases"] if any_bias else []), "sum so far")
+    tables = tuple(_tables(result, told_apart(result.labels)))
+    heading = f"direct contributions to the {typographic_words(result.target)}"
+    return _columns_page(
+        result.model, names, {LOGIT: block}, heading=heading, details=names, tables=tables, statement=_statement(result)
+    )
 
 
 @page_of.register
@@ -222,36 +292,44 @@ def averages_page(result: Averages) -> PageData:
     if flows is None or not flows.targets or not flows.tokens:
         return table_page(result)
     flows, named = _with_others(flows), flows.mean
-    value, stream, n = float(np.mean(flows.targets)), flows.mean, len(flows.values)
-    numbers = {
-        "value": value,
-        "sums": [*zip(flows.tokens, stream[0].tolist(), strict=True)],
-        "entering": stream[0],
-        "residual": stream,
-        "ends": [flows.interval.low, flows.interval.high] if n > 1 else None,
-        "biases": [],
-        "heads": None if heads is None else heads.mean.sum(dim=-1),
-        "edges": {},
-        "neurons": [],
-    }
-    json = {
-        "kind": "logit",
-        "target": f"mean {flows.quantity} of {n} prompts",
-        "question": f"What makes the {flows.quantity}? Mean of {n} prompts:",
-        "unit": _unit(flows.quantity),
-        "rules": flows.rules,
-        "method": _method(flows.rules),
-        "complete": False,
-        "others": True,
-        "certificate": "Each prompt's own attribution has a certificate; a mean has none.",
-        "maps": "",
-    }
-    block = DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
-    table = table_page(result)
+    value, n = float(np.mean(flows.targets)), len(flows.values)
+    stream = flows.mean
+    block = _layers_block(
+        stream,
+        value=value,
+        sums=[*zip(flows.tokens, stream[0].tolist(), strict=True)],
+        entering=stream[0],
+        ends=[flows.interval.low, flows.interval.high] if n > 1 else None,
+        **{} if heads is None else _head_means(heads),
+        target=f"mean {flows.quantity} of {n} prompts",
+        question=f"What makes the {flows.quantity}? Mean of {n} prompts:",
+        unit=_unit(flows.quantity),
+        rules=flows.rules,
+        method=_method(flows.rules),
+        others=True,
+        certificate="Each prompt's own attribution has a certificate; a mean has none.",
+    )
+    further = dict([*_layered(result)[0].items()][1:])
     page = _target_page(
-        flows.model, tuple(flows.tokens), named, {LOGIT: block, **table.runs[0].blocks}, table.heading, ""
+        flows.model,
+        tuple(flows.tokens),
+        named,
+        {LOGIT: block, **further},
+        headline_and_facts(result)[0],
+        "",
+        None if heads is None else heads.mean,
     )
     return replace(page, text=replace(page.text, named=True, details=tuple(map(visible, flows.tokens.values()))))
+
+
+def _head_means(heads: AverageShares) -> dict[str, Any]:
+    """Means of heads [layer head position] with their intervals, and no number for the other positions."""
+
+    def padded(numbers: Tensor) -> Tensor:
+        return torch.cat([numbers, torch.full((*numbers.shape[:2], 1), torch.nan)], dim=-1)
+
+    ends = [padded(heads.interval.low), padded(heads.interval.high)] if len(heads.values) > 1 else None
+    return {"heads": padded(heads.mean), "head_ends": ends}
 
 
 def _with_others(shares: AverageShares) -> AverageShares:
@@ -276,71 +354,59 @@ def _with_others(shares: AverageShares) -> AverageShares:
 
 @page_of.register
 def lens_page(result: LogitLens) -> PageData:
-    """Page of a logit lens: the target by row, entropies [row position], and the most probable tokens of every row."""
-    headline, _ = headline_and_facts(result)
-    tokens = told_apart(result.labels)
-    tables = []
-    for number, position in enumerate(result.positions[-MOST_ENTRIES:], max(0, len(result.positions) - MOST_ENTRIES)):
-        said = (" · ".join(map(repr, row[number])) for row in result.top_tokens)
-        entries = zip(result.names, said, result.top_probabilities[:, number, 0].tolist(), strict=True)
-        named = [(f"{name}: {most}", probability) for name, most, probability in entries]
-        note = "The most probable tokens of each row, and the probability of the first."
-        tables.append({"title": f"Predicted at {tokens[position]}", "note": note, "entries": named, "signed": False})
-    rows, note = (
-        ("row", result.names),
-        "The target read from each row of the residual stream, normalised with its own scale.",
-    )
-    shown = (
-        [] if result.values is None else [shares_map("Target", note, rows, ("", ("target",)), result.values[:, None])]
-    )
-    entropies = ("position", [tokens[position] for position in result.positions])
-    shown.append(
-        shares_map("Entropy", "Of the predicted distribution, in nats.", rows, entropies, result.entropy, signed=False)
-    )
+    """Page of a logit lens: the most probable token of every layer and position, and the target followed through the layers."""
+    whole = result.positions == tuple(range(len(result.labels)))
+    apart = told_apart(result.labels)
+    columns = result.labels if whole else tuple(apart[position] for position in result.positions)
+    blocks: dict[str, DataBlock] = {}
+    for name, after in (("at each layer's input", False), ("after each layer's attention", True)):
+        rows = [row for row, said in enumerate(result.names) if said.endswith("after attention") == after]
+        if rows:
+            blocks[f"{LOGIT} {name}" if blocks else LOGIT] = _lens_block(result, rows, name)
     last = f"The last row is the model's own logits, to {typographic(scientific(result.error))} of the largest."
-    block = NumbersBlock(
-        f"{_in_words(type(result))}: {headline}", result.model, maps=tuple(shown), tables=tuple(tables)
+    details = () if whole else columns
+    return _columns_page(
+        result.model,
+        columns,
+        blocks,
+        heading="logit lens",
+        details=details,
+        statement=last,
+        opening=(-2, len(columns) - 1),
     )
-    return numbers_page(result.model, block, statement=last)
 
 
-@figure_of.register(LogitLens)
-def lens_figure(result: LogitLens, *, width: float | None = None, **options: Any) -> Any:
-    """Figure of the target by layer, or without a target of the entropy in nats at the last position, with top tokens.
-
-    Args:
-        result: The lens.
-        width: Inches; None means one column of a paper.
-        **options: Options of `result_figure`: of, against, by_layer.
-    """
-    if options:
-        return result_figure(result, width=width, **options)
-    name, values = (
-        ("entropy (nats)", result.entropy[:, -1])
-        if result.values is None
-        else (typographic_words(result.target), result.values)
+def _lens_block(result: LogitLens, rows: Sequence[int], name: str) -> DataBlock:
+    """Overview of some rows of a lens: probabilities of the most probable tokens, and the target beside them."""
+    ends = [result.layers[row] for row in rows]
+    end = result.names[rows[-1]] == "output"
+    said = [
+        [[*zip(map(visible, tokens), chances, strict=True)] for tokens, chances in zip(row, of_row, strict=True)]
+        for row, of_row in ((result.top_tokens[row], result.top_probabilities[row].tolist()) for row in rows)
+    ]
+    strip = None
+    if result.values is not None:
+        strip = {"name": typographic_words(result.target), "values": result.values[list(rows)]}
+    return _layers_block(
+        result.top_probabilities[list(rows), :, 0],
+        layers=[*ends[:-1], None] if end else ends,
+        names=[*map(str, ends[:-1]), "end"] if end else [*map(str, ends)],
+        says=said,
+        entropy=result.entropy[list(rows)],
+        strip=strip,
+        choice=name,
+        target=typographic_words(result.target) or "next token",
+        question="What would the model say at each layer?",
+        scale="contribution",
+        method="logit lens: the residual stream, normalised with its own scale, times the unembedding",
+        measure=SAID
+        | {
+            "column": "probability",
+            "stream": f"Read {name.replace('each layer', 'layer {layer}')} at {{column}}",
+            "head": "",
+        }
+        | {"how": f"The most probable next token {name}; colour: its probability."},
     )
-    labels = [f"{row} {top[-1][0]!r}" for row, top in zip(result.names, result.top_tokens, strict=True)]
-    axis = "row, and its most probable token"
-    return lines({name: values}, title=headline_and_facts(result)[0], xlabel=axis, x=labels, width=width)
-
-
-@page_of.register
-def knockout_page(result: AttentionKnockout) -> PageData:
-    """Page of the target's change by each knock-out [window source]; details of a cell have its interval over prompts."""
-    headline, facts = headline_and_facts(result)
-    windows = tuple(f"{window[0]}-{window[-1]}" if len(window) > 1 else str(window[0]) for window in result.windows)
-    note = f"Change of the target when attention to the source is blocked in these layers. {signs(removal=True)}"
-    ends = {"low": result.interval.low, "high": result.interval.high} if len(result.by_prompt) > 1 else {}
-    details = {
-        f"{row},{column}": [(name, float(end[row, column])) for name, end in ends.items()]
-        for row in range(len(windows))
-        for column in range(len(result.sources))
-        if ends
-    }
-    axes = ("layers", windows), ("source", result.sources)
-    shown = shares_map("Knockouts", note, *axes, result.effect, details, removal=True)
-    return numbers_page(result.model, NumbersBlock(f"Attention knockout: {headline}", facts, maps=(shown,)))
 
 
 @figure_of.register(AttentionKnockout)
@@ -370,20 +436,6 @@ def knockout_figure(result: AttentionKnockout, *, width: float | None = None, **
     return figure
 
 
-@figure_of.register(AttentionHeadScores)
-def head_scores_figure(result: AttentionHeadScores, *, width: float | None = None, **options: Any) -> Any:
-    """Heat map of the scores of all heads [layer head].
-
-    Args:
-        result: The scores.
-        width: Inches; None means one column of a paper.
-        **options: Options of `result_figure`: of, against, by_layer.
-    """
-    if options:
-        return result_figure(result, width=width, **options)
-    return heat_map(result.values, title=headline_and_facts(result)[0], width=width)
-
-
 @page_of.register
 def masking_page(result: Faithfulness) -> PageData:
     """Correlations of each method, and its falls of the target, which have another unit and so another scale."""
@@ -409,9 +461,51 @@ def masking_page(result: Faithfulness) -> PageData:
 
 
 @page_of.register
+def sizes_page(result: CircuitFaithfulness) -> PageData:
+    """Page of faithfulness by size of the circuit: the curve with its intervals, CMD as the area between it and 1."""
+    frame = result.to_dataframe().sort_values("edges", kind="stable")
+    several = frame["edges"].nunique() > 1 and frame["edges"].max() == result.n_possible
+    areas = f"CMD {significant(result.cmd, 3, '-')} · CPR {significant(result.cpr, 3, '-')}" if several else ""
+    near = frame[(frame["value"] - 1).abs() <= NEAR]
+    found = (
+        f" {near['edges'].iloc[0]:,} of {result.n_possible:,} have faithfulness {significant(near['value'].iloc[0], 3, '-')}."
+        if len(near)
+        else ""
+    )
+    curve = {
+        "title": "Faithfulness by number of edges",
+        "note": FAITHFUL + " Lines: 95 % intervals over pairs." * (len(result.clean) > 1),
+        "x": frame["fraction"].tolist(),
+        **{name: frame[column].tolist() for name, column in (("y", "value"), ("low", "low"), ("high", "high"))},
+        "names": [f"{edges:,} edges, {percent(fraction)}" for edges, fraction in zip(frame["edges"], frame["fraction"], strict=True)],
+        "axis": "edges of the circuit, per cent of all",
+        "label": areas,
+    }  # fmt: skip
+    facts = [
+        result.model,
+        typographic_words(result.target),
+        f"ablation {result.ablation}",
+        areas,
+        f"{len(result.clean)} pairs" * (len(result.clean) > 1),
+    ]
+    block = NumbersBlock(
+        f"How many edges does the answer need?{found}", " · ".join(filter(None, facts)), curves=(curve,)
+    )
+    return numbers_page(result.model, block, statement=str(result.certificate))
+
+
+@page_of.register
 def table_page(result: Result) -> PageData:
-    """Page of any other result: one map per kind if numbers have rows and columns, else a table of the largest numbers."""
+    """Page of any other result: an overview if numbers are by layer, else a map or a table of the largest numbers."""
     headline, facts = headline_and_facts(result)
+    blocks, names, details = _layered(result)
+    model = str(
+        getattr(result, "model", "") or getattr(next(iter(getattr(result, "kinds", {}).values()), None), "model", "")
+    )
+    if blocks:
+        return _columns_page(
+            model, names, blocks, heading=headline, details=details, provenance={"result": f"{headline} · {facts}"}
+        )
     frame, labels, value = _numbers_of(result)
     maps = tuple(_grids(result)) if value is not None else ()
     block = NumbersBlock(
@@ -420,7 +514,275 @@ def table_page(result: Result) -> PageData:
         maps=maps,
         tables=() if value is None or maps else (_listed(frame, labels, value) | {"removal": is_removal(result)},),
     )
-    return numbers_page(str(getattr(result, "model", "")), block)
+    return numbers_page(model, block)
+
+
+@page_of.register(ActivationPatching)
+@page_of.register(PatchingEstimates)
+def patching_page(result: ActivationPatching | PatchingEstimates, *, beside: Any = ()) -> PageData:
+    """Page of a target under patches, or of estimates of it: an overview per kind of component, layers by positions and heads.
+
+    Args:
+        result: Measured or estimated changes.
+        beside: Attribution, measurement or estimates of the same text, or several: further overviews of the page.
+
+    Raises:
+        InputError: if a result is of another text, or neither of these.
+    """
+    data = table_page(result)
+    further = [*beside] if isinstance(beside, list | tuple) else [beside]
+    if not further:
+        return data
+    run, blocks = data.runs[0], dict(data.runs[0].blocks)
+    own = {result.labels, getattr(result, "clean_labels", ())} - {()}
+    for number, other in enumerate(further, 1):
+        if not isinstance(other, Attribution | ActivationPatching | PatchingEstimates):
+            raise InputError(
+                f"beside={type(other).__name__}: expected an attribution, or measured or estimated patching of the same text."
+            )
+        if data.text.named or not own & {other.labels, getattr(other, "clean_labels", ())}:
+            raise InputError(
+                f"beside: the {_in_words(type(other)).lower()} is of {shortened(other.labels)}, this page of "
+                f"{shortened(result.labels) if result.labels else 'named positions'}. Use results of one text, at all positions."
+            )
+        made = {LOGIT: _logit_block(other, "")} if isinstance(other, Attribution) else _layered(other)[0]
+        blocks |= {f"{name} beside {number}": block for name, block in made.items()}
+    return replace(data, runs=(replace(run, blocks=blocks),))
+
+
+def _layered(result: Result) -> tuple[dict[str, DataBlock], tuple[str, ...], tuple[str, ...]]:
+    """Overviews of a table with a column of layers, one per target and kind, with labels and details of their columns.
+
+    Empty if rows are not identified by layer, head and one further column. The numbers of the last column are those of
+    `_numbers_of`.
+    """
+    frame, labels, value = _numbers_of(result)
+    others = [name for name in labels if name not in ("kind", "target", "layer", "head", "token", "window", "n")]
+    read = (name for name in ("position", "source") if name in frame and (frame[name] != NONE).any())
+    axis = others[0] if others else next(read, None)
+    places = [name for name in ("target", "kind", "layer", "head", axis) if name in frame]
+    if value is None or "layer" not in frame or axis in NUMBERED or len(others) > 1 or frame.duplicated(places).any():
+        return {}, (), ()
+    if isinstance(result, AverageShares):
+        kinds = by_plural([*STREAMS_OF, *HEADS_OF])
+        frame = frame.assign(kind=kinds.get(result.of, result.of))
+    end = "kind" in frame and bool((frame["kind"] == "residual").any()) and _has_end(result, frame)
+    if isinstance(result, SUMMED) and axis == "position" and pd.api.types.is_integer_dtype(frame["position"]):
+        frame = _heads_summed(frame, value)
+    frame, rows = _with_columns(frame, axis), tuple(sorted(frame["layer"].unique().tolist()))
+    keys, names, details = _labelled(frame, axis)
+    if len(keys) > MOST_COLUMNS:
+        return {}, (), ()
+    blocks: dict[str, DataBlock] = {}
+    for number, target in enumerate(result.targets if isinstance(result, ActivationPatching) else ("",)):
+        of_target = frame[frame["target"] == target] if "target" in labels else frame
+        tables = {
+            str(kind): _dense(group, value, rows, keys)
+            for kind, group in (of_target.groupby("kind", sort=False) if "kind" in frame else [("", of_target)])
+        }
+        for stream, head in _pairs(tables):
+            block = _measured(
+                result, tables, (stream, head), rows, number, end=end, axis=AXES.get(axis, str(axis)) if details else ""
+            )
+            blocks[f"{LOGIT} {len(blocks)}" if blocks else LOGIT] = block
+    return blocks, names, details
+
+
+def _heads_summed(frame: pd.DataFrame, value: str) -> pd.DataFrame:
+    """The table with one row per head, the sum over its positions."""
+    heads = frame[frame["head"] != NONE]
+    summed = heads.groupby(["kind", "layer", "head"], as_index=False, sort=False)[value].sum().assign(position=NONE)
+    return pd.concat([frame[frame["head"] == NONE], summed], ignore_index=True)
+
+
+def _pairs(tables: Mapping[str, Mapping[str, Any]]) -> list[tuple[str | None, str | None]]:
+    """Kinds by position and by head that are shown together: each kind once, the first of the others beside it."""
+    streams = [kind for kind, table in tables.items() if not table["heads"]]
+    heads = [kind for kind, table in tables.items() if table["heads"]]
+    if not streams:
+        return [(None, head) for head in heads]
+    return [*((stream, heads[0] if heads else None) for stream in streams), *((streams[0], head) for head in heads[1:])]
+
+
+def _with_columns(frame: pd.DataFrame, axis: str | None) -> pd.DataFrame:
+    """The table with the key of each row's column; empty for heads that have one number for all columns.
+
+    Heads alone, without a further axis, are the columns.
+    """
+    head = frame["head"] != NONE if "head" in frame else pd.Series(False, index=frame.index)
+    column = pd.Series(EVERYWHERE, index=frame.index, dtype=object)
+    if axis is None and head.all():
+        return frame.assign(column="H" + frame["head"].astype(str), head=NONE, by_head=True)
+    if axis is not None:
+        column = frame[axis].astype(object).where(frame[axis] != NONE, EVERYWHERE)
+    column = column.mask(head & (column == EVERYWHERE), "")
+    return frame.assign(column=column, head=frame.get("head", NONE), by_head=False)
+
+
+def _labelled(frame: pd.DataFrame, axis: str | None) -> tuple[list[Any], tuple[str, ...], tuple[str, ...]]:
+    """Keys, labels and details of the columns; a whole text has its tokens as labels and no details."""
+    keys = [key for key in frame["column"].unique() if key != ""]
+    numbers = sorted(key for key in keys if not isinstance(key, str))
+    keys = [*numbers, *(key for key in keys if isinstance(key, str))]
+    tokens: dict[Any, str] = {}
+    if "token" in frame:
+        tokens = frame.drop_duplicates("column").set_index("column")["token"].to_dict()
+    if axis == "position" and numbers:
+        if keys == [*range(len(keys))]:
+            return keys, tuple(tokens[key] for key in keys), ()
+        whole = numbers == [*range(len(numbers))]
+        apart = (
+            told_apart([tokens[key] for key in numbers])
+            if whole
+            else [f"{visible(tokens[key])}@{key}" for key in numbers]
+        )
+        names = (*apart, *map(str, keys[len(numbers) :]))
+    else:
+        names = tuple(map(str, keys))
+    return keys, names, tuple(visible(tokens.get(key) or name) for key, name in zip(keys, names, strict=True))
+
+
+def _dense(group: pd.DataFrame, value: str, rows: Sequence[int], keys: Sequence[Any]) -> dict[str, Any]:
+    """Numbers of one kind [row column], [row head] or [row head column], NaN where there is none, and ends of their intervals."""
+    heads = sorted(set(group["head"].tolist()) - {NONE})
+    axes: dict[str, Sequence[Any]] = {"layer": rows, **({"head": heads} if heads else {})}
+    axes |= {} if (group["column"] == "").all() else {"column": keys}
+    at = tuple(pd.Categorical(group[name], categories=list(held)).codes for name, held in axes.items())
+    table: dict[str, Any] = {"heads": heads, "by_head": bool(group["by_head"].iloc[0])}
+    for name, column in {"values": value, "low": "low", "high": "high"}.items():
+        if column in group:
+            cells = np.full([len(held) for held in axes.values()], np.nan)
+            cells[at] = group[column].to_numpy(dtype=float)
+            table[name] = torch.from_numpy(cells)
+    if "low" in table and bool(table["low"].isnan().all()):
+        del table["low"], table["high"]
+    return table
+
+
+def _measured(
+    result: Result,
+    tables: Mapping[str, dict[str, Any]],
+    kinds: tuple[str | None, str | None],
+    rows: Sequence[int],
+    number: int,
+    *,
+    end: bool,
+    axis: str,
+) -> DataBlock:
+    """Block of measured numbers of one target: a kind by column, and a kind by head."""
+    table, beside = (None if kind is None else tables[kind] for kind in kinds)
+    stream, head = (kind or "" for kind in kinds)
+    words, names = _measure(result, number), [*map(str, rows)]
+    if isinstance(result, AttentionKnockout):
+        names = [spans(window) for window in result.windows]
+    places = _head_words(head) if table is None else _stream_words(stream, table)
+    of_head = f"{HEADS_OF.get(head, HEADS_OF['head'])[1]}{' at {column}' * (beside is not None and beside['values'].ndim == 3)}"
+    several = f" · {words['target']}" if isinstance(result, ActivationPatching) and len(result.targets) > 1 else ""
+    first = next((kind for kind, of in tables.items() if of["heads"]), head)
+    name = places[0] if head in ("", first) else _head_words(head)[0]
+    sentences = {"stream": places[1] if "{column}" not in words["verb"] else "", "head": of_head}
+    shown = _largest_heads(tables[head]["values"]) if table is None else table["values"]
+    one_sign = not words["unit"] and float(shown.nan_to_num(0.0).min()) >= 0
+    return _layers_block(
+        shown,
+        layers=[*rows[:-1], None] if end else [*rows],
+        names=[*names[:-1], "end"] if end else names,
+        heads=None if beside is None else beside["values"],
+        axis=axis,
+        heads_name=_head_words(head)[0],
+        choice=f"{name or words['column']}{several}",
+        scale="removal" if is_removal(result) else "contribution" if one_sign else "signed",
+        measure=words
+        | {"how": words["how"].format(name=places[0] or "the components")}
+        | {name: f"{words['verb']}{said}" for name, said in sentences.items()},
+        **{key: [of["low"], of["high"]] for key, of in (("ends", table), ("head_ends", beside)) if of and "low" in of},
+        **{key: words[key] for key in ("target", "question", "answer", "unit")},
+    )
+
+
+def _largest_heads(values: Float[Tensor, "row head column"]) -> Float[Tensor, "row column"]:
+    """The largest head of each row and column, with its sign."""
+    at = values.abs().nan_to_num(-1.0).argmax(dim=1, keepdim=True)
+    return values.gather(1, at)[:, 0]
+
+
+def _stream_words(kind: str, table: Mapping[str, Any]) -> tuple[str, str]:
+    """Name of a kind by column, and the place of a number in a sentence."""
+    if table["by_head"]:
+        name, place = HEADS_OF.get(kind, HEADS_OF["head"])
+        return name, place.replace("KV{head}", "{column}").replace("H{head}", "{column}")
+    name, place = STREAMS_OF.get(kind, ("", "layer {layer}"))
+    return name, f"{place} at {{column}}"
+
+
+def _head_words(kind: str) -> tuple[str, str]:
+    """The same for a kind by head and column, of which the largest head of each layer and column is drawn."""
+    name, _ = HEADS_OF.get(kind, HEADS_OF["head"])
+    return name, f"the largest of the {name} of layer {{layer}} at {{column}}"
+
+
+def _measure(result: Result, number: int) -> dict[str, Any]:
+    """What an overview says of measured numbers: question, answer, verb, and the numbers with which they are compared."""
+    further = ""
+    match result:
+        case ActivationPatching():
+            done = "patched" if result.replacement == "run" else "ablated"
+            ends = {"clean": float(result.clean[number]), "corrupted": float(result.corrupted[number])}
+            before = "clean" if result.direction == "noising" or done == "ablated" else "corrupted"
+            target, quantity = result.targets[number], result.quantities[number]
+            verb = "Patching " if done == "patched" else f"Ablating ({result.replacement}) "
+            asked, how = f"What changes the answer when it is {done}?", HOW_PATCHED.replace("{done}", done)
+        case PatchingEstimates():
+            ends, before = {"clean": result.clean, "corrupted": result.corrupted}, "clean"
+            target, quantity, further = result.target, result.quantity, " · estimated"
+            verb, asked, how = "Estimated for ", "What would change the answer if it were patched?", HOW_ESTIMATED
+        case AttentionKnockout():
+            ends, before, target, quantity = {"baseline": result.baseline}, "baseline", result.target, result.target
+            verb, asked = "Blocking attention to {column} in layers {name}", "Which attention does the answer need?"
+            how, further = HOW_BLOCKED, f" · from {visible(result.query_tokens)}"
+        case _:
+            return SAID | _read(result)
+    known, unit = {name: end for name, end in ends.items() if not np.isnan(end)}, _unit(quantity)
+    answer = " → ".join(typographic(significant(known[name])) for name in dict.fromkeys((before, *known)))
+    short = typographic_words(target.removeprefix(quantity).strip() or target)
+    said = {"verb": verb, "question": asked, "how": how, "base": ends[before], "facts": [*known.items()], "unit": unit}
+    return SAID | said | {"answer": f"{answer} {unit}".strip(), "target": f"{short}{further}"}
+
+
+def _read(result: Result) -> dict[str, Any]:
+    """The same for means over prompts, and for any other numbers by layer."""
+    each = next(iter(result.kinds.values())) if isinstance(result, Averages) else result
+    if isinstance(each, AverageShares):
+        n = len(each.values)
+        asked = f"What {'would change' if is_removal(each) else 'makes'} the {each.quantity}?{f' Mean of {n} prompts:' * (n > 1)}"
+        answer = typographic(significant(float(np.mean(each.targets)))) if each.targets else ""
+        unit = _unit(each.quantity)
+        how = f"Width and colour: mean over {n} prompts{', of {name}' * bool(n)}."
+        return {
+            "how": how,
+            "column": "mean",
+            "question": asked,
+            "target": each.quantity,
+            "unit": unit,
+            "answer": f"{answer} {unit}".strip() if answer else "",
+        }
+    headline, _ = headline_and_facts(result)
+    if isinstance(result, AttentionHeadScores):
+        asked = f"Which heads have the largest {result.score} scores?"
+        how = f"Width and colour: mean {result.score} score over {len(result.tokens)} sequences."
+        return {
+            "how": how,
+            "column": "score",
+            "question": asked,
+            "target": headline,
+            "verb": f"{result.score.capitalize()} score of ".replace("_", " "),
+        }
+    return {
+        "how": "Width and colour: value.",
+        "column": "value",
+        "question": f"{_in_words(type(result))}: {headline}",
+        "target": headline,
+    }
 
 
 def _in_words(kind: type) -> str:
@@ -633,28 +995,24 @@ def _logit_block(result: Attribution, maps: str) -> DataBlock:
     """Block of an attribution for the overview; `maps` is the name of the block of signed layer maps, or empty."""
     biases = zip(result.biases.items(), result.bias_layers, strict=True)
     edits = ((f"edit at {name}", result.edit_layers[name], share) for name, share in result.edits.items())
-    numbers = {
-        "value": result.value,
-        "sums": [*result.sums().items()],
-        "entering": result.token_attributions,
-        "residual": result.residual,
-        "biases": [*((bias, layer, share) for (bias, share), layer in biases), *edits],
-        "heads": result.heads.sum(dim=-1) if "heads" in result.parts else None,
-        "edges": largest_edges(result) if "edges" in result.parts else {},
-        "neurons": [*_largest_neurons(result)],
-    }
-    json = {
-        "kind": "logit",
-        "target": typographic_words(result.target),
-        "question": _question(result),
-        "unit": _unit(result.quantity),
-        "rules": result.rules,
-        "method": _method(result.rules),
-        "complete": result.rules in ("path", "direct"),
-        "certificate": _certificate(result),
-        "maps": maps,
-    }
-    return DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
+    return _layers_block(
+        result.residual,
+        value=result.value,
+        sums=[*result.sums().items()],
+        entering=result.token_attributions,
+        biases=[*((bias, layer, share) for (bias, share), layer in biases), *edits],
+        heads=result.heads.sum(dim=-1) if "heads" in result.parts else None,
+        edges=largest_edges(result) if "edges" in result.parts else {},
+        neurons=[*_largest_neurons(result)],
+        target=typographic_words(result.target),
+        question=_question(result),
+        unit=_unit(result.quantity),
+        rules=result.rules,
+        method=_method(result.rules),
+        complete=result.rules in ("path", "direct"),
+        certificate=_certificate(result),
+        maps=maps,
+    )
 
 
 def _continued(result: ContinuationAttribution, row: int) -> DataBlock:
@@ -662,35 +1020,36 @@ def _continued(result: ContinuationAttribution, row: int) -> DataBlock:
     assert result.residual is not None and result.constants is not None and result.heads is not None
     token, position = result.targets[row], result.n_prompt + row
     linear = result.reading == "logit"
-    numbers = {
-        "value": float(result.values[row]),
-        "sums": [*result.sums(row).items()],
-        "entering": result.shares[row],
-        "residual": result.residual[row],
-        "biases": [
-            (f"entering at layer {layer}", layer, share)
-            for layer, share in enumerate(result.constants[row].tolist(), -1)
-            if share
-        ],
-        "heads": result.heads[row],
-        "edges": {},
-        "neurons": [],
-    }
-    json = {
-        "kind": "logit",
-        "target": f"{result.reading} {token!r}",
-        "question": f"Why “{visible(token)}”?",
-        "unit": "logits" if linear else "nats",
-        "rules": result.rules,
-        "method": _method(result.rules),
-        "complete": result.rules == "path",
-        "certificate": _sums_up(float(result.errors[row]), linear)
-        if result.rules == "path"
-        else f"Rules {result.rules}.",
-        "maps": "",
-        "position": position,
-    }
-    return DataBlock(json | rounded(numbers, MAP_DIGITS), 0.5 * 10.0 ** (1 - MAP_DIGITS))
+    biases = [
+        (f"entering at layer {layer}", layer, share)
+        for layer, share in enumerate(result.constants[row].tolist(), -1)
+        if share
+    ]
+    complete, certificate = result.rules == "path", _sums_up(float(result.errors[row]), linear)
+    return _layers_block(
+        result.residual[row],
+        value=float(result.values[row]),
+        sums=[*result.sums(row).items()],
+        entering=result.shares[row],
+        biases=biases,
+        heads=result.heads[row],
+        target=f"{result.reading} {token!r}",
+        question=f"Why “{visible(token)}”?",
+        unit="logits" if linear else "nats",
+        rules=result.rules,
+        method=_method(result.rules),
+        complete=complete,
+        certificate=certificate if complete else f"Rules {result.rules}.",
+        position=position,
+    )
+
+
+def _layers_block(residual: Tensor, **given: Any) -> DataBlock:
+    """Block of the overview from numbers [layer column], and what else each layer has; the last row is the end unless `layers` says so."""
+    numbered = range(len(residual) - 1)
+    rows = {"layers": (*numbered, None), "names": (*map(str, numbered), "end")}
+    json = rounded({**LAYERS, **rows, "residual": residual, **given}, MAP_DIGITS)
+    return DataBlock(json, 0.5 * 10.0 ** (1 - MAP_DIGITS))
 
 
 def _target_page(
@@ -700,15 +1059,51 @@ def _target_page(
     blocks: Mapping[str, PageBlock],
     heading: str,
     statement: str,
+    heads: Tensor | None = None,
 ) -> PageData:
-    """Page of the overview of targets without maps; it opens at the largest absolute value of `residual`."""
+    """Page of the overview of targets without maps.
+
+    It opens at the largest of `heads` [layer head] or [layer head pos], without heads at the largest of `residual`.
+    """
     n, n_layers = len(labels), len(residual) - 1
     words, special = word_numbers(labels), special_positions(labels)
     text = PageText(tuple(range(n)), tuple(range(n_layers)), False, words, special)
-    layer, position = np.unravel_index(int(residual.abs().argmax()), tuple(residual.shape))
-    start = PageStart(min(int(layer), n_layers - 1), "", int(position), int(position), view="overview")
+    layer, position = map(int, np.unravel_index(int(residual.abs().argmax()), tuple(residual.shape)))
+    head = ""
+    if heads is not None and bool(heads.any()):
+        layer, number, *at = map(int, np.unravel_index(int(heads.abs().nan_to_num(-1.0).argmax()), tuple(heads.shape)))
+        head, position = str(number), at[0] if at else int(residual[layer].abs().argmax())
+    start = PageStart(min(layer, n_layers - 1), "", position, position, view="overview", heads=head)
     run = PageRun("run", tuple(map(visible, labels)), blocks)
     return PageData(model, heading, text, (run,), start, statement=statement)
+
+
+def _columns_page(
+    model: str,
+    columns: Sequence[str],
+    blocks: Mapping[str, DataBlock],
+    *,
+    heading: str,
+    details: Sequence[str] = (),
+    statement: str = "",
+    tables: Sequence[Mapping[str, Any]] = (),
+    provenance: Mapping[str, str] | None = None,
+    opening: tuple[int, int] | None = None,
+) -> PageData:
+    """Page of overviews whose columns have names, or are the tokens of a text (without `details`); it opens at the largest number."""
+    first, named = next(iter(blocks.values())).json, bool(details)
+    numbers = np.array(first["residual"], dtype=float)
+    known = np.nan_to_num(np.abs(numbers), nan=-1.0)[[layer is not None for layer in first["layers"]]]
+    row, column = opening or map(int, np.unravel_index(int(known.argmax()), known.shape))
+    layers = sorted({layer for block in blocks.values() for layer in block.json["layers"] if layer is not None})
+    n = len(columns)
+    words, special = (range(n), ()) if named else (word_numbers(columns), special_positions(columns))
+    text = PageText(tuple(range(n)), tuple(layers), False, tuple(words), special, named=named, details=tuple(details))
+    shown = tuple(columns) if named else tuple(map(visible, columns))
+    held: dict[str, PageBlock] = {**blocks, **({"numbers": NumbersBlock(tables=tuple(tables))} if tables else {})}
+    start = PageStart(first["layers"][row], "", column, column, view="overview")
+    run = PageRun("run", shown, held)
+    return PageData(model, heading, text, (run,), start, provenance=provenance or {}, statement=statement)
 
 
 def largest_first(entries: Iterable[tuple[str, float]], most: int) -> Iterator[tuple[str, float]]:
@@ -822,14 +1217,10 @@ def _row(name: str, value: float, shares: Tensor, sums: Mapping[str, float]) -> 
 
 def _maps(result: Attribution, tokens: tuple[str, ...], parts: Sequence[str]) -> Iterator[dict[str, Any]]:
     boundaries = (*map(str, range(result.n_layers)), "end")
-    if "residual" in parts:
-        note = "Attribution through the residual stream of each position, at each layer's input and at the end."
-        yield shares_map("Through the layers", note, ("layer", boundaries), ("position", tokens), result.residual)
     if "heads" in parts and "heads" in result.parts:
         by_head = result.heads.sum(dim=-1)
         total = typographic(significant(float(by_head.sum())))
-        sums = DIRECT if isinstance(result, DirectLogitAttribution) else OVERLAP
-        note = f"Attribution of each head, summed over positions; point at a head for its largest terms. All heads sum to {total}. {sums}"
+        note = f"Attribution of each head, summed over positions; point at a head for its largest terms. Sum of all: {total}. {OVERLAP}"
         heads = tuple(map(str, range(by_head.shape[1])))
         yield shares_map("Heads", note, ("layer", boundaries[:-1]), ("head", heads), by_head, _details(result, tokens))
     if "mlps" in result.parts:
@@ -908,7 +1299,7 @@ def _numbers_of(result: Result) -> tuple[pd.DataFrame, list[str], str | None]:
     labels = [name for name in frame if name not in numbers and frame[name].nunique() > 1]
     if "position" in frame and not pd.api.types.is_integer_dtype(frame["position"]):  # tokens at a name may be alike
         labels = [name for name in labels if name != "token"]
-    first = ("effect",) if isinstance(result, ContributionSweep) else ()
+    first = ("effect",) if isinstance(result, ContributionSweep | AttentionKnockout) else ()
     shown = (n for n in (*first, "value", "share", "rho") if n in numbers)
     return frame, labels, next(shown, numbers[0] if numbers else None)
 

@@ -1,5 +1,6 @@
 /* Why: the card of the selected cell and of its token. */
 
+import { rampName } from "./colours.js";
 import { formatNumber } from "./numbers.js";
 import { layerWords, quotation, shownOf } from "./phrases.js";
 import { rankedProfile } from "./ranking.js";
@@ -18,7 +19,7 @@ export function sizeBar(share, colour) {
 
 /** The colour of a number's bar: of signed ones by its sign. */
 export function sizeInk({ palette }, map, value) {
-  return map.scale === "signed" ? palette[value < 0 ? "loss" : "gain"] : palette.contribution;
+  return palette[rampName(value, map.scale)];
 }
 
 function cellCard(scene) {

@@ -94,6 +94,11 @@ export function scaleOf({ signed = true, removal = false }) {
   return signed ? "signed" : "contribution";
 }
 
+/** Whether a scale has two ends, one for each sign. */
+export function hasTwoEnds(scale) {
+  return scale === "signed" || scale === "removal";
+}
+
 /** The two ends of a scale of changes by a removal, in words. */
 export const REMOVAL_ENDS = ["lowers the target", "raises it"];
 

@@ -58,6 +58,7 @@ export interface PageEdge {
   shares: number[];
   weights: number[];
   always: boolean;
+  span: string;
 }
 
 /** A layered graph. */

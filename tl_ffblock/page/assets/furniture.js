@@ -1,6 +1,6 @@
 /* One map as SVG: title, axes, legend, strips, cells out of reach. The cells themselves come from cells.js. */
 
-import { shadeOf } from "./colours.js";
+import { hasTwoEnds, shadeOf } from "./colours.js";
 import { BOLD, LABEL, STRIP, TITLE_HEIGHT, columnRoom, indexWidth, labelSize } from "./layout.js";
 import { formatRough, roundDown } from "./numbers.js";
 import { hasCrosses, isClipped, subtitleOf, titleOf } from "./phrases.js";
@@ -41,7 +41,9 @@ function rowLabel(scene, frame, row, weight) {
 function columnLabel(scene, frame, column, weight) {
   const { axes, data, palette, window: [, , left] } = scene;
   const size = labelSize(frame.cell.width);
-  const x = frame.left + (column - left + 0.5) * frame.cell.width + size * 0.35;
+  const middle = frame.left + (column - left + 0.5) * frame.cell.width;
+  const x = middle + size * 0.35;
+  if (frame.lying) return text(frame.map.labels[column], middle, frame.top - 6, { "font-size": LABEL.size, "text-anchor": "middle", fill: palette.ink, ...weight });
   const { words, style } = fittingLabel(frame.map.labels[column], size, weight, columnRoom(scene));
   return svg("g", {}, [
     upright(positionNumber(data, axes.columns[column].position), x, frame.top - 5, { "font-size": LABEL.index, fill: palette.grey }),
@@ -113,7 +115,7 @@ let gradients = 0;
 
 /** A scale's colours as a gradient, whatever numbers stand at it: even steps of the ramp, which is straight between them to the eye. */
 export function rampGradient(scene, { scale }, shade = (value) => shadeOf(scene.palette, value, 1, scale, scene.selection.root)) {
-  const from = scale === "signed" ? -1 : 0;
+  const from = hasTwoEnds(scale) ? -1 : 0;
   const stops = Array.from({ length: RAMP_STOPS + 1 }, (_, i) => {
     return svg("stop", { offset: i / RAMP_STOPS, "stop-color": shade(from + (i / RAMP_STOPS) * (1 - from)).hex });
   });
@@ -143,7 +145,7 @@ function legendWords(scene, frame) {
 /** Round numbers below a bar of colours, each at its place; of a scale beyond which cells lie, its ends. A number is left out where it would touch another. */
 export function scaleTicks({ palette }, { x, y, width, height }, map, words) {
   const { limit } = map;
-  const [signed, clipped] = [map.scale === "signed", isClipped(map)];
+  const [signed, clipped] = [hasTwoEnds(map.scale), isClipped(map)];
   const from = signed ? -limit : 0;
   const step = roundDown(signed ? limit : limit / 2);
   const last = clipped ? limit : signed ? step : 2 * step;

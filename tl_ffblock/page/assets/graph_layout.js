@@ -1,6 +1,17 @@
 /* Where the nodes of a layered graph stand, and which edges are shown. No DOM. */
 
-export const CARD = { width: 76, widest: 130, height: 28, gap: 4, apart: 26, closest: 10, lane: 14, top: 34, left: 10, most: 190 };
+export const CARD = { width: 76, widest: 130, height: 28, gap: 4, apart: 22, closest: 9, folded: 20, lane: 18, edge: 10 };
+
+/* Room for the names of layers at the left and of tokens above the picture. */
+export const MARGIN = { left: 108, top: 76, bare: 10 };
+
+/** Rows so far apart that all of them fit in so many pixels, as long as they are apart at all. */
+export function sizeIn(data, shown, size, room) {
+  const rows = new Set([...shown.nodes].map((index) => data.nodes[index].column)).size;
+  const spare = (room - 2 * size.edge - rows * size.height) / Math.max(1, rows - 1);
+  const closest = [...shown.edges].some((index) => data.edges[index].span) ? size.folded : size.closest; // a folded stretch has its layers written on it
+  return { ...size, apart: Math.max(closest, Math.min(size.apart, spare)) };
+}
 
 /** Edges that the slider can hide, the weightiest first, for a target; without targets by size. */
 export function ranked(data, target) {
@@ -19,44 +30,51 @@ export function shownAt(data, target, order, amount) {
   return { edges, nodes, carried: all ? sum(order.slice(0, amount)) / all : null };
 }
 
-/** Places of the shown nodes: columns side by side, lanes below each other, nodes of a column and lane stacked about its middle, but not far below its top. */
+/** Places of the shown nodes: layers below each other, lanes side by side; nodes of a layer and lane stand next to each other about its middle. */
 export function placesOf(data, shown, size) {
   const cells = new Map();
-  const used = new Set();
   for (const index of shown.nodes) {
     const { column, lane } = data.nodes[index];
-    used.add(column);
     const key = `${lane}/${column}`;
-    if (!cells.has(key)) cells.set(key, []);
-    cells.get(key).push(index);
+    cells.set(key, [...(cells.get(key) || []), index]);
   }
-  const columns = [...used].sort((a, b) => a - b);
-  const tallest = Array.from({ length: data.lanes }, () => 0);
-  for (const [key, list] of cells) tallest[Number(key.split("/")[0])] = Math.max(tallest[Number(key.split("/")[0])], list.length);
-  const step = size.height + size.gap;
-  const tops = [];
-  let y = size.top;
-  for (const count of tallest) { tops.push(y); if (count) y += count * step + size.lane; }
+  const columns = [...new Set([...shown.nodes].map((index) => data.nodes[index].column))].sort((a, b) => a - b);
+  const most = Array.from({ length: data.lanes }, () => 0);
+  for (const [key, list] of cells) most[Number(key.split("/")[0])] = Math.max(most[Number(key.split("/")[0])], list.length);
+  const [across, down] = [size.width + size.gap, size.height + size.apart];
+  const lanes = [];
+  let x = size.edge;
+  most.forEach((count, lane) => {
+    const width = count * across - size.gap;
+    if (count) lanes.push({ lane, x, width });
+    x += count ? width + size.lane : 0;
+  });
   const places = new Map();
   for (const [key, list] of cells) {
     const [lane, column] = key.split("/").map(Number);
-    const start = tops[lane] + Math.min(size.most, ((tallest[lane] - list.length) * step) / 2);
-    list.sort((a, b) => a - b).forEach((index, row) => places.set(index, { x: size.left + columns.indexOf(column) * (size.width + size.apart), y: start + row * step }));
+    const place = lanes.find((candidate) => candidate.lane === lane);
+    const start = place.x + (place.width - list.length * across + size.gap) / 2;
+    list.sort((a, b) => a - b).forEach((index, at) => places.set(index, { x: start + at * across, y: size.edge + columns.indexOf(column) * down }));
   }
-  const width = 2 * size.left + columns.length * (size.width + size.apart) - size.apart;
-  return { places, columns: columns.map((column, at) => ({ title: data.columns[column], x: size.left + at * (size.width + size.apart) })), width, height: y, size };
+  const rows = columns.map((column, at) => ({ title: data.columns[column].replace("\n", " "), y: size.edge + at * down }));
+  return { places, rows, lanes, width: Math.max(x - size.lane, 0) + size.edge, height: columns.length * down - size.apart + 2 * size.edge, size };
 }
 
-/* Letters of cards made smaller than this part cannot be read. */
-const LEGIBLE = 0.7;
+/* How much larger than its own size a picture can be made. */
+const NEAREST = 2;
 
-/** Places in so many pixels, and the part of its size that the picture has: columns closer and cards smaller where all then fit and can be read. */
-export function fittedPlaces(data, shown, size, room) {
-  const gaps = new Set([...shown.nodes].map((index) => data.nodes[index].column)).size - 1;
-  const spare = (room - 2 * size.left - (gaps + 1) * size.width) / Math.max(1, gaps);
-  const layout = placesOf(data, shown, { ...size, apart: Math.max(size.closest, Math.min(size.apart, spare)) });
-  const part = Math.min(1, room / layout.width);
-  return part < LEGIBLE ? { layout: placesOf(data, shown, size), part: 1 } : { layout, part };
+/** How much a picture is scaled across and down in a frame: at zoom 0 the whole of it fits, at 1 it has its own size. */
+export function scaleAt({ width, height }, frame, zoom) {
+  const fit = [frame.width / width, frame.height / height].map((part) => Math.min(1, part));
+  const nearer = fit.every((part) => part === 1) ? zoom : zoom - 1;
+  const [across, down] = fit.map((part) => part ** (1 - Math.min(1, zoom)) * NEAREST ** Math.max(0, nearer));
+  return { across, down };
+}
+
+/** Where the picture lies in its frame: never so far aside that the frame is emptier than it has to be. */
+export function keptInside({ width, height }, frame, { across, down, left, top }) {
+  const kept = (offset, length, room) => (length <= room ? (room - length) / 2 : Math.min(0, Math.max(room - length, offset)));
+  return { across, down, left: kept(left, width * across, frame.width), top: height * down <= frame.height ? 0 : kept(top, height * down, frame.height) };
 }
 
 /** The largest size of each unit that is drawn as a width. */

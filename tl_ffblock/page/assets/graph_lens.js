@@ -1,13 +1,13 @@
 /* View: a layered graph. Target, edges shown, colours and the chosen node are fields of the selection. */
 
 import { nodeCard } from "./graph_card.js";
-import { fittedPlaces, largestSizes, ranked, shareLimit, shownAt } from "./graph_layout.js";
-import { frameSeen, goFrom, overviewOf } from "./graph_overview.js";
+import { MARGIN, keptInside, largestSizes, placesOf, ranked, scaleAt, shareLimit, shownAt, sizeIn } from "./graph_layout.js";
 import { REMOVAL_ENDS, scaleOf } from "./colours.js";
-import { cardOf, entropyInk, graphView, headingsView, light, paperStrips, shareInk } from "./graph_view.js";
+import { cardOf, entropyInk, graphBody, graphView, light, namesView, paperStrips, shareInk, topOf } from "./graph_view.js";
 import { HIDDEN_EDGES, plainNumber, shareWord, shownText, targetText } from "./graph_words.js";
 import { largest } from "./shares.js";
-import { byId, element, svg } from "./svg.js";
+import { FRAMED_PAGE } from "./place.js";
+import { FONT, byId, element, rectangle, svg } from "./svg.js";
 
 /** @returns {import("./data").GraphBlock | undefined} */
 export function graphBlock(data, run) {
@@ -18,8 +18,13 @@ export function hasGraph(data) {
   return graphBlock(data, 0) !== undefined;
 }
 
-/* Pixels of the picture's place that a scrollbar and the frame may take. */
-const SCROLLBAR = 18;
+/* Heights of the picture's frame: at least, in a notebook, and what is above it in the window; zoom of a step; pixels of a drag; parts above which words can be read. */
+const FRAME = { least: 360, framed: 520, around: 260, step: 0.2, moved: 4, legible: 0.62, even: 1.35, closest: 2 };
+
+/** Pixels that the picture may be high. */
+function roomOf(scene) {
+  return (scene.beside ? FRAME.least : FRAMED_PAGE ? FRAME.framed : Math.max(FRAME.least, window.innerHeight - FRAME.around)) - MARGIN.top;
+}
 
 /** What is drawn of it: the edges that the slider shows, places, ends of scales. */
 function graphScene(scene) {
@@ -29,8 +34,8 @@ function graphScene(scene) {
   const order = ranked(data, target);
   const amount = Math.min(order.length, selection.amount < 0 ? data.shown : selection.amount);
   const shown = shownAt(data, target, order, amount);
-  const room = scene.paper || !scene.width ? Infinity : scene.width - SCROLLBAR;
-  return { data, target, order, amount, shown, palette, inks: selection.inks, ...fittedPlaces(data, shown, cardOf(data), room), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
+  const { tokens } = scene.data.runs[selection.run];
+  return { data, target, order, amount, shown, palette, inks: selection.inks, tokens: data.lanes > tokens.length ? tokens : [], layout: placesOf(data, shown, scene.paper ? cardOf(data) : sizeIn(data, shown, cardOf(data), roomOf(scene))), limit: shareLimit(data, target), largest: largestSizes(data), flattest: largest(data.nodes.map(({ entropy }) => entropy ?? 0)) };
 }
 
 /** The change of the selection that chooses a node: as many edges are shown as it takes to see it. */
@@ -129,12 +134,64 @@ function graphControls({ data }, go) {
   return { host, tell };
 }
 
-/** Scrolls to a node; in the middle, where it is asked for. */
-function bringIntoSight(host, { layout: { places, size }, part }, index, middle = false) {
+/** Writes where the picture lies: one transform moves all of it; words are shown where they can be read. */
+function lay(now, view) {
+  const { layout } = now.drawn;
+  now.view = keptInside(layout, now.frame, view);
+  const { across, down, left, top } = now.view;
+  now.body.setAttribute("transform", `matrix(${across} 0 0 ${down} ${MARGIN.left + left} ${topOf(now.drawn) + top})`);
+  now.body.style.setProperty("--part", String(Math.max(0.3, Math.min(1.2, Math.sqrt(across * down)))));
+  now.picture.classList.toggle("far", Math.min(across, down) < FRAME.legible || Math.max(across / down, down / across) > FRAME.even);
+  const names = namesView(now.drawn, now.view, now.frame);
+  now.names.replaceWith(names);
+  now.names = names;
+}
+
+/** Zooms about a point of the frame, the middle unless said otherwise. */
+function zoomTo(now, zoom, x = now.frame.width / 2, y = now.frame.height / 2) {
+  now.zoom = Math.max(0, Math.min(FRAME.closest, zoom));
+  const { across, down } = scaleAt(now.drawn.layout, now.frame, now.zoom);
+  const { view } = now;
+  lay(now, { across, down, left: x - ((x - view.left) / view.across) * across, top: y - ((y - view.top) / view.down) * down });
+}
+
+/** Moves a node into the frame. */
+function bringIntoSight(now, index) {
+  const { places, size } = now.drawn.layout;
   if (!places.has(index)) return;
-  const [left, top, width, height] = [places.get(index).x, places.get(index).y, size.width, size.height].map((length) => length * part);
-  if (middle || left < host.scrollLeft || left + width > host.scrollLeft + host.clientWidth) host.scrollLeft = left + width / 2 - host.clientWidth / 2;
-  if (middle || top < host.scrollTop || top + height > host.scrollTop + host.clientHeight) host.scrollTop = top + height / 2 - host.clientHeight / 2;
+  const { across, down, left, top } = now.view;
+  const [x, y] = [places.get(index).x * across + left, places.get(index).y * down + top];
+  const inside = x >= 0 && x + size.width * across <= now.frame.width && y >= 0 && y + size.height * down <= now.frame.height;
+  if (!inside) lay(now, { across, down, left: left + now.frame.width / 2 - x, top: top + now.frame.height / 2 - y });
+}
+
+/** Wheel, drag, double click and keys move and scale the picture. */
+function connectView(host, now) {
+  const at = (event) => { const box = host.getBoundingClientRect(); return [event.clientX - box.left - MARGIN.left, event.clientY - box.top - topOf(now.drawn)]; };
+  host.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    zoomTo(now, now.zoom - Math.sign(event.deltaY) * Math.min(1, Math.abs(event.deltaY) / 100) * FRAME.step, ...at(event));
+  }, { passive: false });
+  host.addEventListener("dblclick", (event) => zoomTo(now, now.zoom < 1 ? 1 : 0, ...at(event)));
+  let from = null;
+  host.addEventListener("pointerdown", (event) => { from = { x: event.clientX, y: event.clientY, view: now.view }; now.dragged = false; });
+  host.addEventListener("pointermove", (event) => {
+    if (!from || !event.buttons) return;
+    const [dx, dy] = [event.clientX - from.x, event.clientY - from.y];
+    if (!now.dragged && Math.hypot(dx, dy) < FRAME.moved) return;
+    if (!now.dragged) host.setPointerCapture(event.pointerId);
+    now.dragged = true;
+    lay(now, { ...from.view, left: from.view.left + dx, top: from.view.top + dy });
+  });
+  for (const name of ["pointerup", "pointercancel"]) host.addEventListener(name, () => { from = null; });
+}
+
+/** Buttons that zoom, and show the whole graph. */
+function zoomButtons(now) {
+  const button = (words, title, act) => { const made = element("button", { type: "button", textContent: words, title }); made.setAttribute("aria-label", title); made.addEventListener("click", act); return made; };
+  return element("span", { className: "group zooms" }, [
+    button("+", "zoom in", () => zoomTo(now, now.zoom + FRAME.step)), button("−", "zoom out", () => zoomTo(now, now.zoom - FRAME.step)), button("fit", "the whole graph", () => zoomTo(now, 0)),
+  ]);
 }
 
 /** The card of a node; of none where it is -1. */
@@ -148,7 +205,7 @@ export function graphCard(scene, go) {
 
 function connectGraph(host, now, go) {
   const nodeOf = (event) => { const group = event.target.closest("[data-node]"); return group ? Number(group.dataset.node) : -1; };
-  host.addEventListener("click", (event) => go(nodeChange(now.drawn, nodeOf(event))));
+  host.addEventListener("click", (event) => { if (!now.dragged) go(nodeChange(now.drawn, nodeOf(event))); });
   host.addEventListener("pointerover", (event) => {
     if (now.scene.selection.node >= 0) return;
     const index = nodeOf(event);
@@ -156,14 +213,15 @@ function connectGraph(host, now, go) {
     if (!now.scene.beside) showCard(now.drawn, index, go);
   });
   host.addEventListener("keydown", (event) => {
+    const zooms = { "+": FRAME.step, "=": FRAME.step, "-": -FRAME.step, 0: -FRAME.closest };
     if (event.key === "Escape") go({ node: -1 });
+    else if (event.key in zooms) zoomTo(now, now.zoom + zooms[event.key]);
     else if (event.key.startsWith("Arrow") && !event.altKey) go({ node: neighbourOf(now.drawn, now.scene.selection.node, event.key) });
     else return;
     event.preventDefault();
     event.stopPropagation();
   });
-  host.addEventListener("scroll", () => { if (now.small) frameSeen(now.small, host, now.drawn.layout); });
-  for (const name of ["pointerdown", "pointermove"]) now.above.addEventListener(name, (event) => { if (event.buttons && now.small) goFrom(now.small, host, now.drawn.layout, event); });
+  connectView(host, now);
 }
 
 /** What its drawing is made from; target, slider, colours and node are marks, so that the place stays scrolled where it is. */
@@ -175,47 +233,49 @@ function drawnDetails({ meaning, certificate }) {
   return element("details", { className: "note" }, [element("summary", { textContent: "What is drawn" }), element("p", { textContent: `${meaning} ${certificate}` })]);
 }
 
+/** Draws the graph anew: on paper in strips, else into a frame in which all of it is seen at first. */
+function drawGraph(host, now, width) {
+  const { drawn, scene } = now;
+  const { layout, palette } = drawn;
+  host.style.height = "";
+  if (scene.paper) { now.picture = graphView(drawn); host.replaceChildren(...paperStrips(now.picture, layout)); return; }
+  const frame = { width: width - 2 - MARGIN.left, height: Math.ceil(Math.min(roomOf(scene), layout.height)) };
+  const high = frame.height + topOf(drawn);
+  host.style.height = `${high + 2}px`;
+  const same = now.body && now.frame && frame.width === now.frame.width && frame.height === now.frame.height;
+  Object.assign(now, { frame, body: graphBody(drawn), names: svg("g") });
+  now.picture = svg("svg", { width: width - 2, height: high, "font-family": FONT }, [rectangle(0, 0, width, high, palette.paper), now.body, now.names]);
+  host.replaceChildren(now.picture);
+  if (!same) now.zoom = 0;
+  const { across, down } = scaleAt(layout, frame, now.zoom);
+  lay(now, same && now.zoom ? { ...now.view, across, down } : { across, down, left: 0, top: 0 });
+}
+
 export function graphLens(scene, go, width) {
   const host = element("div", { className: "graph", tabIndex: 0 });
-  const [legend, above] = [element("div", { className: "note graph-legend" }), element("div", { className: "graph-overview" })];
+  const legend = element("div", { className: "note graph-legend" });
   host.setAttribute("role", "application");
-  host.setAttribute("aria-label", "graph; arrow keys choose a node, Escape none");
-  above.setAttribute("aria-hidden", "true");
-  const now = { scene, drawn: graphScene(scene), picture: null, small: null, above, made: "", opened: false };
+  host.setAttribute("aria-label", "graph; arrow keys choose a node, Escape none, + and − zoom, 0 shows all of it; drag moves it");
+  const now = { scene, drawn: graphScene(scene), picture: null, body: null, names: null, frame: null, view: null, zoom: 0, dragged: false, made: "" };
   const controls = graphControls(now.drawn, go);
-  const draw = () => {
-    const { drawn } = now;
-    now.picture = graphView(drawn);
-    host.replaceChildren(...(now.scene.paper ? paperStrips(now.picture, drawn.layout) : [headingsView(drawn), now.picture]));
-    now.small = drawn.layout.width * drawn.part > width ? overviewOf(drawn, width) : null;
-    above.replaceChildren(...[now.small].filter(Boolean));
-    above.hidden = !now.small;
-    legend.replaceChildren(...graphLegend(drawn));
-    controls.tell(drawn);
-  };
+  controls.host.append(zoomButtons(now));
   const update = (next) => {
     const { target, amount, inks, node } = next.selection;
     const made = JSON.stringify([target, amount, inks, next.palette.name, next.paper]);
     Object.assign(now, { scene: next, drawn: graphScene(next) });
-    if (made !== now.made) draw();
+    if (made !== now.made) {
+      drawGraph(host, now, width);
+      legend.replaceChildren(...graphLegend(now.drawn));
+      controls.tell(now.drawn);
+    }
     now.made = made;
     for (const group of now.picture.querySelectorAll("[data-node]")) group.classList.toggle("chosen", Number(group.dataset.node) === node);
     light(now.picture, now.drawn.data, now.drawn.shown.nodes.has(node) ? node : null);
     graphLook(next, byId("search").value);
-    requestAnimationFrame(() => {
-      bringIntoSight(host, now.drawn, node >= 0 || now.opened ? node : startOf(now), !now.opened);
-      now.opened = true;
-      if (now.small) frameSeen(now.small, host, now.drawn.layout);
-    });
+    if (node >= 0 && !next.paper) bringIntoSight(now, node);
   };
   connectGraph(host, now, go);
-  return { nodes: [...(scene.data.channels.size ? [] : [graphText(scene, now.drawn.data)]), controls.host, legend, above, host, drawnDetails(now.drawn.data)], update };
-}
-
-/** The node that is in sight first: of the page as it says, of the close-up of a layer one of that layer. */
-function startOf({ scene, drawn: { data, shown } }) {
-  const here = scene.beside ? [...shown.nodes].find((index) => layerOf(data, index) === scene.selection.layer) : undefined;
-  return here ?? data.start;
+  return { nodes: [...(scene.data.channels.size ? [] : [graphText(scene, now.drawn.data)]), controls.host, legend, host, drawnDetails(now.drawn.data)], update };
 }
 
 /** The layer that a node's column is headed with; -1 where it is headed with none. */
@@ -255,9 +315,10 @@ export function graphWords(scene) {
 /** The shown part of the graph for a file. */
 export function graphFigure(scene, width) {
   const drawn = graphScene(scene);
-  const part = Math.min(1, width / drawn.layout.width);
-  const nodes = [svg("g", { transform: `scale(${part})` }, [...graphView(drawn).childNodes])];
-  return { groups: [{ x: 0, y: 0, pictures: [], nodes }], height: part * drawn.layout.height };
+  const picture = graphView(drawn);
+  const [wide, high] = ["width", "height"].map((name) => Number(picture.getAttribute(name)));
+  const part = Math.min(1, width / wide);
+  return { groups: [{ x: 0, y: 0, pictures: [], nodes: [svg("g", { transform: `scale(${part})` }, [...picture.childNodes])] }], height: part * high };
 }
 
 /** Every edge of the graph, hidden ones too. */

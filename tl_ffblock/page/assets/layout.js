@@ -4,7 +4,7 @@ import { remarksOf } from "./phrases.js";
 import { panelsOf } from "./scene.js";
 import { textWidth, wrapText } from "./svg.js";
 
-export const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 72, crowded: 60, many: 25, axis: 18, spacing: 11 };
+export const LABEL = { size: 12, smallest: 9.5, index: 10, row: 88, column: 72, crowded: 60, many: 25, axis: 18, spacing: 11, named: 18 };
 /* How much wider bold letters are: the selected label's. */
 export const BOLD = 1.12;
 export const TITLE_HEIGHT = 44;

@@ -2,7 +2,7 @@
 
 import { sizeBar, sizeInk } from "./card.js";
 import { option } from "./controls.js";
-import { chosenLogit, logitHead, logitHeads, logitLaw, logitNeurons, logitRowName, logitSentence, logitShares } from "./logit.js";
+import { changeWords, chosenLogit, logitHead, logitHeads, isByColumn, lensTokens, logitLaw, logitNeurons, logitSentence, logitShares, measuredFacts } from "./logit.js";
 import { formatChange, formatPercent } from "./numbers.js";
 import { isHeadOf, logitTokenChange } from "./overview_view.js";
 import { tokenWords } from "./phrases.js";
@@ -22,7 +22,7 @@ function tokenName(scene, column) {
 function headEntries(scene, block) {
   const { layer } = scene.selection;
   const read = scene.axes.columns[ownColumn(scene)].position;
-  return logitHeads(block, layer).map(({ head, share }) => ({ name: [`L${layer}H${head}`], share, place: [layer, head, read], change: { heads: String(head), neuron: -1 }, none: { heads: "" }, current: head === logitHead(block, scene.selection) }));
+  return logitHeads(scene, block).map(({ head, share }) => ({ name: [`L${layer}H${head}`], share, place: [layer, head, read], change: { heads: String(head), neuron: -1 }, none: { heads: "" }, current: head === logitHead(block, scene.selection) }));
 }
 
 /** Edges of the chosen head, else of all heads of the layer. */
@@ -66,7 +66,12 @@ function sourceEntries(scene) {
 
 /** Biases and edits from the selected layer on. */
 function biasEntries({ selection }, block) {
-  return block.biases.filter(([, layer, share]) => layer >= selection.layer && share !== 0).map(([name, layer, share]) => ({ name: [`${name} (${layer < 0 ? "input" : logitRowName(block, layer)})`], share, place: [] }));
+  return block.biases.filter(([, layer, share]) => layer >= selection.layer && share !== 0).map(([name, layer, share]) => ({ name: [`${name} (${layer < 0 ? "input" : block.names[layer]})`], share, place: [] }));
+}
+
+/** The most probable tokens of the selected cell of a logit lens. */
+function lensEntries(scene, block) {
+  return lensTokens(scene, block).map(([token, share]) => ({ name: [element("bdi", { textContent: token })], share, shown: formatPercent(share), scale: "contribution", place: [] }));
 }
 
 /** What the list can be of: its entries in their own order, what that order is, the kind of what was measured of them, and what their numbers are. */
@@ -75,7 +80,8 @@ const KINDS = {
     words: "heads", entries: headEntries, order: "number", effect: "head",
     note: (scene, block) => {
       const atOne = effectsOf(scene.data).some(({ tables }) => tables.head && tables.head.axes.length > 2);
-      return `Heads of layer ${scene.selection.layer}, summed over ${block.others ? "the named" : "all"} positions${atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : ""}.`;
+      if (block.measure) return `Heads of layer ${scene.selection.layer}${isByColumn(block) ? ` at ${tokenWords(scene, ownColumn(scene))}` : ""}.`;
+      return `Heads of layer ${scene.selection.layer}, ${isByColumn(block) ? `at ${tokenWords(scene, ownColumn(scene))}` : "summed over all positions"}${atOne ? `; replaced at ${tokenWords(scene, ownColumn(scene))} alone` : ""}.`;
     },
   },
   edges: {
@@ -83,6 +89,7 @@ const KINDS = {
     note: ({ selection }, block) => `The largest of ${logitHead(block, selection) < 0 ? "each head" : `L${selection.layer}H${logitHead(block, selection)}`}, source → destination.`,
   },
   neurons: { words: "neurons", entries: neuronEntries, order: "number", effect: "neuron", note: ({ selection }) => `The largest of layer ${selection.layer}, summed over all positions.` },
+  predictions: { words: "predictions", entries: lensEntries, order: "probability", effect: "", note: ({ selection }) => `The most probable next tokens at layer ${selection.layer}.` },
   tokens: { words: "tokens", entries: tokenEntries, order: "position", effect: "residual", note: ({ selection }, block) => logitLaw(block, selection.layer) },
   sources: { words: "sources", entries: sourceEntries, order: "position", effect: "cell", note: (scene) => `${scene.selection.read === "row" ? "Sources of" : "Destinations of"} ${tokenWords(scene, ownColumn(scene))} in the map above.` },
   biases: { words: "biases", entries: biasEntries, order: "layer", effect: "bias", note: ({ selection }) => `Biases and edits from layer ${selection.layer} on.` },
@@ -90,7 +97,7 @@ const KINDS = {
 
 /** The kinds that this page has numbers of. */
 function kindsOf(scene, block) {
-  const there = { heads: block.heads, edges: Object.keys(block.edges).length, neurons: block.neurons.length, tokens: true, sources: scene.listed, biases: block.biases.some(([, , share]) => share !== 0) };
+  const there = { predictions: block.says, heads: block.heads, edges: Object.keys(block.edges).length, neurons: block.neurons.length, tokens: true, sources: scene.listed, biases: block.biases.some(([, , share]) => share !== 0) };
   return [...Object.keys(KINDS).filter((kind) => there[kind]), ...(scene.listed ? ["pairs"] : [])];
 }
 
@@ -122,12 +129,12 @@ function orderOf({ selection }, effects) {
 
 /** A name, a bar in the colour of the sign, a number, and what was measured of it; a click selects it, a second one lets go. */
 function listLine(scene, entry, most, go) {
-  const { name, share, shown, scale = "signed", change, none, current, effects } = entry;
+  const { name, share, shown, scale = chosenLogit(scene.data, scene.selection).scale || "signed", change, none, current, effects } = entry;
   const button = change ? element("button", { type: "button", className: "plain" }, name) : element("span", {}, name);
   if (change) button.addEventListener("click", () => go(current && none ? none : change));
   if (current) button.setAttribute("aria-current", "true");
   return element("tr", {}, [
-    element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), sizeInk(scene, { scale }, share))]), element("td", { textContent: shown || formatChange(share, false) }),
+    element("td", {}, [button]), element("td", {}, [sizeBar(Math.abs(share) / (most || 1), sizeInk(scene, { scale }, share))]), element("td", { textContent: shown || changeWords(chosenLogit(scene.data, scene.selection) || {}, share) }),
     ...effects.map((effect) => element("td", { textContent: Number.isNaN(effect) ? "–" : formatChange(effect, false) })),
   ]);
 }
@@ -145,7 +152,7 @@ function listTable(scene, block, kind, go) {
   const shown = entries.slice(0, scene.paper ? PAPER_LINES : LIST_LINES);
   const most = Math.max(0, ...entries.map(({ share }) => Math.abs(share)));
   const head = (words, title = "") => element("th", { textContent: words, scope: "col", title });
-  const heads = element("tr", {}, [element("td"), element("td"), head("contributes"), ...effects.map(({ short, target }) => head(short, target))]);
+  const heads = element("tr", {}, [element("td"), element("td"), head(block.measure ? block.measure.column : "contributes"), ...effects.map(({ short, target }) => head(short, target))]);
   const cut = shown.length < entries.length ? ` The first ${shown.length} of ${entries.length}.` : "";
   const table = element("table", { className: effects.length ? "profile measured" : "profile" }, [heads, ...shown.map((entry) => listLine(scene, entry, most, go))]);
   return [element("div", { className: "listed" }, entries.length ? [table] : []), element("p", { className: "note", textContent: `${KINDS[kind].note(scene, block)}${cut}` })];
@@ -162,12 +169,14 @@ export function logitCard(scene, go) {
   const block = chosenLogit(scene.data, scene.selection);
   if (!block) return [];
   const kind = listedKind(scene);
-  const words = (name) => (name === "pairs" ? "pairs of the map" : KINDS[name].words);
+  const words = (name) => (name === "pairs" ? "pairs of the map" : (name === "tokens" && block.axis) || KINDS[name].words);
   const kinds = choice("Largest", kindsOf(scene, block).map((name) => [name, words(name)]), kind, (list) => go({ list }));
   const said = element("p", { className: "said", textContent: logitSentence(scene) });
   if (kind === "pairs") return [said, element("section", { className: "card logit-card" }, [element("div", { className: "toggles" }, [kinds])])];
   const effects = measuredOf(scene, kind);
-  const orders = [["contributes", "contributes"], ...(effects.length ? [["removed", effects[0].short]] : []), ["place", KINDS[kind].order]];
+  const facts = measuredFacts(scene);
+  const numbers = facts.length ? [element("table", { className: "facts" }, facts.map(([name, value]) => element("tr", {}, [element("td", { textContent: name }), element("td", { textContent: value })])))] : [];
+  const orders = [["contributes", block.measure ? "size" : "contributes"], ...(effects.length ? [["removed", effects[0].short]] : []), ["place", KINDS[kind].order]];
   const sort = choice("sort by", orders, orderOf(scene, effects), (order) => go({ order }));
-  return [said, element("section", { className: "card logit-card" }, [element("div", { className: "toggles" }, [kinds, sort]), ...listTable(scene, block, kind, go)])];
+  return [said, ...numbers, element("section", { className: "card logit-card" }, [element("div", { className: "toggles" }, [kinds, sort]), ...listTable(scene, block, kind, go)])];
 }

@@ -2,7 +2,7 @@
 
 import { paint } from "./cells.js";
 import { REMOVAL_ENDS, rampName, scaleOf, shadeOf } from "./colours.js";
-import { formatChange, formatNumber } from "./numbers.js";
+import { formatChange, formatNumber, formatPercent } from "./numbers.js";
 import { overviewOf } from "./logit.js";
 import { overPicture } from "./picture.js";
 import { MANY_TOKENS, largest, limitOf } from "./shares.js";
@@ -175,6 +175,38 @@ function shareTable(palette, table) {
   return element("section", { className: "share-table" }, [element("h2", { textContent: title }), ...remark, element("table", {}, lines)]);
 }
 
+const CURVE = { widest: 900, high: 360, left: 44, top: 28, bottom: 40, gap: 60, right: 26 };
+
+/** Where the points of a curve stand: fractions on a logarithmic axis, zero apart at its left. */
+function curvePlaces({ x, y, low, high }, width) {
+  const positive = x.filter((part) => part > 0);
+  const [first, last] = [Math.log(Math.min(...positive)), Math.log(Math.max(...positive))];
+  const left = CURVE.left + (positive.length < x.length ? CURVE.gap : 0);
+  const across = (part) => (part > 0 ? left + ((Math.log(part) - first) / (last - first || 1)) * (width - CURVE.right - left) : CURVE.left + 10);
+  const values = [0, 1, ...y, ...low, ...high].filter((value) => value !== null);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const down = (value) => CURVE.top + ((most - value) / (most - least || 1)) * (CURVE.high - CURVE.top - CURVE.bottom);
+  return { across, down, least, most };
+}
+
+/** A curve over fractions with the area between it and 1; each point has its name and number. */
+function curveView(palette, curve, width) {
+  const { x, y, low, high, names, label, axis } = curve;
+  const { across, down } = curvePlaces(curve, width);
+  const points = x.map((part, index) => [across(part), down(y[index])]);
+  const grey = { "font-size": 11, fill: palette.grey };
+  const area = svg("path", { d: `M${points.join("L")}L${across(x[x.length - 1])} ${down(1)}L${across(x[0])} ${down(1)}Z`, fill: palette.gain, "fill-opacity": 0.15, class: "area" });
+  const marks = points.flatMap(([px, py], index) => {
+    const said = `${names[index]}: ${formatNumber(y[index])}${low[index] === null ? "" : `, 95 % interval ${formatNumber(low[index])} to ${formatNumber(high[index])}`}`;
+    const whisker = low[index] === null ? [] : [svg("line", { x1: px, x2: px, y1: down(low[index]), y2: down(high[index]), stroke: palette.ink, class: "whisker" })];
+    return [...whisker, svg("circle", { cx: px, cy: py, r: 4.5, fill: palette.contribution, class: "point" }, [svg("title", {}, [said])]), text(formatNumber(y[index]), px, py - 9, { "font-size": 11, "text-anchor": "middle", fill: palette.ink }), text(formatPercent(x[index], 2), px, CURVE.high - CURVE.bottom + 15, { ...grey, "text-anchor": "middle" })];
+  });
+  const lines = [0, 1].flatMap((value) => [svg("line", { x1: CURVE.left, x2: width - CURVE.right, y1: down(value), y2: down(value), stroke: palette.line }), text(value, CURVE.left - 6, down(value) + 4, { ...grey, "text-anchor": "end" })]);
+  const drawing = svg("svg", { width, height: CURVE.high, role: "img" }, [area, ...lines, svg("path", { d: `M${points.join("L")}`, fill: "none", stroke: palette.contribution, "stroke-width": 2, class: "curve" }), ...marks, text(axis, width - CURVE.right, CURVE.high - 6, { ...grey, "text-anchor": "end" }), text(label, CURVE.left + 8, down(1) + 26, { "font-size": 12, "font-weight": 600, fill: palette.ink })]);
+  drawing.setAttribute("aria-label", `${curve.title}: ${names.map((name, index) => `${name}: ${formatNumber(y[index])}`).join("; ")}`);
+  return drawing;
+}
+
 function section(title, note, children, wide) {
   const parts = [element("h2", { textContent: title }), element("p", { className: "note", textContent: note }), ...children];
   return element("section", { className: wide ? "wide" : "" }, parts);
@@ -229,6 +261,7 @@ export function numbersView(scene, go, width) {
   const limits = limitsOf(block.maps);
   for (const map of block.maps) parts.push(section(map.title, map.note, [shareMap(palette, map, limits.get(map.note), map.columns.length > WIDE_MAP ? width : share, null)], map.columns.length > WIDE_MAP));
   for (const table of block.tables) parts.push(shareTable(palette, table));
+  for (const curve of block.curves || []) parts.push(section(curve.title, curve.note, [curveView(palette, curve, Math.min(width, CURVE.widest))], true));
   const host = element("div", { className: "number-blocks" }, parts);
   host.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
   return [host];
@@ -243,6 +276,7 @@ export function numbersWords({ data, selection }) {
 /** All maps below each other, for a file; null where there are only tables. */
 export function numbersFigure({ data, selection, palette }, width) {
   const block = numbersBlock(data, selection.run);
+  if (block.curves) return { groups: block.curves.map((curve) => ({ x: 0, y: 0, pictures: [], nodes: [...curveView(palette, curve, width).childNodes] })), height: CURVE.high };
   const maps = [...(block.rows.length > 1 ? [matrixOf(data, block)] : []), ...block.maps];
   const limits = limitsOf(maps);
   let y = 0;
@@ -265,6 +299,7 @@ export function tableOfNumbers({ data, selection }) {
   const lines = function* () {
     for (const { name, shares } of block.rows) for (const [position, share] of shares.entries()) yield ["token", name, tokens[position], share];
     for (const { title, rows, columns, values } of block.maps) for (const [r, row] of values.entries()) for (const [c, value] of row.entries()) yield [title, rows[r], columns[c], value];
+    for (const { title, names, y } of block.curves || []) for (const [index, value] of y.entries()) yield [title, names[index], "", value];
     for (const { title, entries } of block.tables) for (const [name, share] of entries) yield [title, name, "", share];
   };
   const count = block.maps.reduce((sum, { values }) => sum + values.length * values[0].length, block.rows.length * tokens.length);

@@ -1,19 +1,19 @@
 /* View: the overview. One row a layer: how much each step changed the mixing, tokens' streams, heads, the largest neurons; arcs are heads between positions. Without a target streams are contributions of the other tokens to one. */
 
 import { paint, placed } from "./cells.js";
-import { shadeOf } from "./colours.js";
+import { REMOVAL_ENDS, hasTwoEnds, rampName, shadeOf } from "./colours.js";
 import { option } from "./controls.js";
 import { HATCHED, STRIPED, columnLabels, hatchPattern, rampGradient, scaleTicks } from "./furniture.js";
-import { BOLD, CELL, STRIP, columnRoom, labelSize, labelWidth, shownLabels } from "./layout.js";
+import { BOLD, CELL, LABEL, STRIP, columnRoom, labelSize, labelWidth, shownLabels } from "./layout.js";
 import {
-  besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
+  besidesOf, chosenHead, chosenLogit, comesLater, hasLogit, isByColumn, logitArcs, logitBlocks, logitColumns, logitEquation, logitNote, logitSentence, logitUnit, logitWords, overviewOf, streamOf, takenWords,
 } from "./logit.js";
 import { columnMark, frameAround } from "./marks.js";
 import { formatChange, formatNumber, formatPercent, formatRough } from "./numbers.js";
 import { FRAMED_PAGE } from "./place.js";
 import { labelsOf, ownColumn } from "./scene.js";
 import { largest, placeOnScale } from "./shares.js";
-import { byId, element, rectangle, shareChip, svg, text, textWidth, upright } from "./svg.js";
+import { byId, element, fitText, rectangle, shareChip, svg, text, textWidth, upright } from "./svg.js";
 import { channelKey, hasMaps } from "./tables.js";
 import { placeTip, tipLine, tokenAt } from "./tooltip.js";
 import { formatTrack } from "./tracks.js";
@@ -24,6 +24,9 @@ const CHANGES = { width: 13, gap: 12 };
 const NEURONS = { most: 6, each: 15, radius: 6, least: 0.03 };
 const ARCS = { widest: 7, thinnest: 1, bolder: 3, named: 3, sag: 0.16, apart: 9, reach: 12 };
 
+/* Cells of a logit lens: the room that a token needs, its letters, and the height of a row. */
+const LENS = { narrowest: 18, letters: 11, row: 14, widest: 90, curve: 220 };
+
 /** Whether a page has an overview: of a target, or of maps of several layers. */
 export function hasOverview(data) {
   return hasLogit(data) || (hasMaps(data) && data.layered && data.layers.length > 1);
@@ -32,15 +35,17 @@ export function hasOverview(data) {
 /** What its drawing is made from; layer, token and head are marks, but for the token whose sources are drawn. */
 export function logitFields({ data, selection }) {
   const shared = ["run", "block", "words", "hide", "zoom", "range", "root"];
+  const block = chosenLogit(data, selection);
+  if (block) return isByColumn(block) ? [...shared, "to", "from", "read"] : shared;
   return hasLogit(data) ? shared : [...shared, "scope", "ref", "refRun", "read", "cells", selection.read === "row" ? "to" : "from"];
 }
 
 /** How high a layer is, so that all of them are seen at once; in a file and in a frame also those of `below`, heads and neurons below the streams. */
-function layerHeight(scene, rows, below) {
+function layerHeight(scene, rows, below, least = STREAM.smallest) {
   const tall = scene.room ? ((scene.room - 150 - (below ? 80 : 0)) * rows) / (rows + below) 
     : FRAMED_PAGE ? (scene.framed * rows) / (rows + below)
     : Math.max(STREAM.lowest, window.innerHeight - STREAM.around);
-  return Math.max(STREAM.smallest, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
+  return Math.max(least, Math.min(rows > 13 ? STREAM.largest : STREAM.few, tall / rows));
 }
 
 /** The columns of changes: how much each step of a layer changed the ranking of token pairs, of differences how large cells are; where the page has maps of that kind. */
@@ -52,18 +57,20 @@ function changeColumns(scene) {
 /** Where streams, the strip beside them, heads and neurons stand from left to right in `width` pixels, and how wide a column of streams is. */
 function columnsPlace(scene, width) {
   const { window: [, , first, last] } = scene;
-  const { strip, heads, words, neurons } = besidesOf(scene);
+  const { strip, heads, words, neurons, names, curve } = besidesOf(scene);
   const named = textWidth(words, 11); // what is said above the heads may be wider than they are
   const changes = changeColumns(scene);
-  const left = STREAM.left + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
-  const beyond = left + (strip ? STRIP.gap + STRIP.width : 0) + 8;
+  const numbered = Math.max(STREAM.left, Math.ceil(Math.max(...names.map((name) => textWidth(name, 11))) * BOLD) + 8); // where names of layers end
+  const left = numbered + (changes.length ? changes.length * CHANGES.width + CHANGES.gap : 0);
+  const stripWidth = curve ? LENS.curve : STRIP.width;
+  const beyond = left + (strip ? STRIP.gap + stripWidth : 0) + 8;
   const across = heads ? Math.max(6, Math.min(STREAM.head, (width / 3) / heads)) : 0;
   const dots = neurons ? STREAM.gap + NEURONS.most * NEURONS.each : 0;
   const further = (heads ? STREAM.gap + Math.max(named, across * heads) : 0) + dots;
   const beside = further > 0 && width - beyond - further >= STREAM.enough;
   const room = width - beyond - (beside ? further : 0);
-  const wide = Math.min(Math.max(CELL.largest, STREAM.wide / (last - first + 1)), room / (last - first + 1));
-  return { changes, heads, named, left, beyond, across, dots, further, beside, wide };
+  const wide = Math.min(curve === null ? Math.max(CELL.largest, STREAM.wide / (last - first + 1)) : LENS.widest, room / (last - first + 1));
+  return { changes, heads, named, numbered, left, beyond, across, dots, further, beside, wide, stripWidth };
 }
 
 /** Where all of it stands; heads and neurons below where there is no room beside. */
@@ -71,14 +78,17 @@ function logitPlace(scene, width) {
   const { window: [, , first, last] } = scene;
   const stream = streamOf(scene);
   const rows = stream.rows.length;
-  const { changes, heads, named, left, beyond, across, dots, further, beside, wide } = columnsPlace(scene, width);
-  const lines = scene.data.layers.length && stream.block ? rows - 1 : rows; // of layers, without the end
+  const { changes, heads, named, numbered, left, beyond, across, dots, further, beside, wide, stripWidth } = columnsPlace(scene, width);
+  const lines = stream.layers.filter((layer) => layer !== null).length; // without the end
   const lying = further > 0 && !beside;
-  const height = layerHeight(scene, rows, lying ? lines : 0);
+  const lens = Boolean(stream.block && stream.block.says);
+  const height = layerHeight(scene, rows, lying ? lines : 0, lens ? LENS.row : STREAM.smallest);
   const cell = { width: wide, height };
   const map = { labels: labelsOf(scene) };
-  const top = 8 + labelWidth(scene, shownLabels(scene, map), columnRoom(scene), labelSize(cell.width));
-  const frame = { left, top, cell, across: cell.width * (last - first + 1), down: height * rows, map };
+  const labels = shownLabels(scene, map);
+  const flat = scene.data.named && labels.every((label) => textWidth(label, LABEL.size) * BOLD < wide - 4); // names that have room lie
+  const top = flat ? 8 + LABEL.named * (further && beside ? 2 : 1) : 8 + labelWidth(scene, labels, columnRoom(scene), labelSize(cell.width));
+  const frame = { left, top, cell, lying: flat, across: cell.width * (last - first + 1), down: height * rows, map };
   const bottom = top + frame.down + (stream.before ? 48 : 34);
   const narrow = beside ? across : Math.min(STREAM.head, (width - STREAM.left - dots - 8) / Math.max(1, heads));
   const headFrame = {
@@ -88,12 +98,12 @@ function logitPlace(scene, width) {
   const headsEnd = headFrame.left + Math.max(named, headFrame.across);
   const neuronFrame = dots ? { ...headFrame, left: headsEnd + (heads ? STREAM.gap : 0), across: NEURONS.most * NEURONS.each } : null;
   const right = Math.max(frame.left + frame.across + beyond - left, ...(further ? [headsEnd, neuronFrame ? neuronFrame.left + neuronFrame.across : 0] : []));
-  return { arcs: [], names: [], dots: [], width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
+  return { arcs: [], names: [], dots: [], numbered, stripWidth, width: right, stream, lines, frame, heads, headFrame, neuronFrame, beside, changes, strip: stream.strip ? frame.left + frame.across + STRIP.gap : null, height: lying ? headFrame.top + headFrame.down + 8 : bottom };
 }
 
 /** Whether tokens' streams are drawn as bands; columns too narrow for that are cells. */
-function isBanded({ frame }) {
-  return frame.cell.width >= STREAM.banded;
+function isBanded({ frame, stream: { block } }) {
+  return frame.cell.width >= STREAM.banded && !(block && block.says);
 }
 
 /** What is said of the overview: of bands where columns are wide enough for them, else of cells. */
@@ -114,12 +124,12 @@ function logitPictures(scene, place) {
     const flat = new Float32Array(lines * changes.length).fill(NaN);
     changes.forEach(({ values }, column) => scene.data.layers.forEach((layer, index) => { flat[stream.layers.indexOf(layer) * changes.length + column] = values[index] === null ? NaN : values[index]; }));
     const [wide, high] = [changes.length * CHANGES.width, frame.cell.height * lines];
-    pictures.push({ picture: columnOf(flat, changes.length, lines, { scale: "contribution", root: 1, limit: largest(flat) }), x: STREAM.left, y: frame.top, width: wide, height: high });
+    pictures.push({ picture: columnOf(flat, changes.length, lines, { scale: "contribution", root: 1, limit: largest(flat) }), x: place.numbered, y: frame.top, width: wide, height: high });
   }
-  if (strip !== null) pictures.push({ picture: columnOf(stream.strip.values, 1, stream.rows.length, stream.strip), x: strip, y: frame.top, width: STRIP.width, height: frame.down });
+  if (strip !== null && !stream.strip.curve) pictures.push({ picture: columnOf(stream.strip.values, 1, stream.rows.length, stream.strip), x: strip, y: frame.top, width: STRIP.width, height: frame.down });
   if (heads) {
     const { values, least, limit, scale } = stream.heads;
-    const flat = Float32Array.from(values.flat(), (value) => (scale === "signed" ? value : Math.max(0, value - least)));
+    const flat = Float32Array.from(values.flat(), (value) => (hasTwoEnds(scale) ? value ?? NaN : Math.max(0, value - least)));
     pictures.push({ picture: columnOf(flat, heads, lines, { scale, limit: limit - least }), x: headFrame.left, y: headFrame.top, width: headFrame.across, height: headFrame.down });
   }
   return pictures;
@@ -151,12 +161,12 @@ function streamBands(scene, place) {
       if (!(most >= STREAM.least)) continue;
       const middle = frame.left + (column - first + 0.5) * frame.cell.width;
       const band = (across, ink) => rectangle(middle - across / 2, frame.top + row * frame.cell.height, across, frame.cell.height, ink);
-      const striped = (across, negative) => (scene.striped && negative ? [band(across, STRIPED)] : []);
+      const striped = (across, negative) => (scene.striped && negative && scale !== "contribution" ? [band(across, STRIPED)] : []);
       const changed = before ? [band(most, palette[share > kept ? "gain" : "loss"]), ...striped(most, !(share > kept))] : [];
       const parts = [...changed, band(wide, bandShade(scene, kept, limit, scale).hex), ...striped(wide, kept < 0)];
       if (ends) {
         const [low, high] = ends.map((of) => of[row][column]);
-        if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[share < 0 ? "loss" : "gain"] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
+        if (low <= 0 && high >= 0) Object.entries({ fill: palette.paper, stroke: palette[rampName(share, scale)] }).forEach(([name, ink]) => parts[0].setAttribute(name, ink));
         const [from, to] = [low, high].map((end) => middle + (Math.sign(end) === Math.sign(share) ? widthOf(end) / 2 : 0));
         const y = frame.top + (row + 0.5) * frame.cell.height;
         parts.push(svg("path", { d: `M${from} ${y}H${to}M${from} ${y - 3}v6M${to} ${y - 3}v6`, stroke: palette.ink, fill: "none", class: "whisker" }));
@@ -166,6 +176,33 @@ function streamBands(scene, place) {
     }
   });
   return bands;
+}
+
+/** The most probable token of a logit lens, in each cell that has room for it. */
+function lensWords(scene, { frame, stream: { block, rows } }) {
+  if (!block || !block.says || frame.cell.width < LENS.narrowest) return [];
+  const [, , first, last] = scene.window;
+  const size = Math.min(LENS.letters, frame.cell.height - 1);
+  return block.says.flatMap((row, at) => row.slice(first, last + 1).map(([[token]], column) => {
+    const { readable } = shadeOf(scene.palette, rows[at][first + column], 1, "contribution", scene.selection.root);
+    return text(fitText(token, size, frame.cell.width - 4), frame.left + (column + 0.5) * frame.cell.width, frame.top + (at + 0.5) * frame.cell.height + size * 0.35, { "font-size": size, "text-anchor": "middle", fill: readable });
+  }));
+}
+
+/** The target of a logit lens followed through the layers, with a line at zero. */
+function targetCurve({ palette }, { strip, stripWidth, frame, stream }) {
+  if (!stream.strip.curve) return [];
+  const { values, limit, name } = stream.strip;
+  const x = (value) => strip + stripWidth * (0.5 + 0.46 * (value / (limit || 1)));
+  const y = (row) => frame.top + (row + 0.5) * frame.cell.height;
+  const points = Array.from(values, (value, row) => [x(value), y(row)]);
+  const dots = Array.from(values, (value, row) => svg("circle", { cx: x(value), cy: y(row), r: 3, fill: palette[value < 0 ? "loss" : "gain"] }));
+  const grey = { "font-size": 11, fill: palette.grey };
+  return [
+    svg("line", { x1: x(0), x2: x(0), y1: frame.top, y2: frame.top + frame.down, stroke: palette.line }), svg("path", { d: `M${points.join("L")}`, fill: "none", stroke: palette.grey, class: "curve" }), ...dots,
+    text(fitText(name, 11, stripWidth), strip, frame.top - 5, grey), text(`−${formatRough(limit, false)}`, x(-limit), frame.top + frame.down + 13, { ...grey, "text-anchor": "start" }),
+    text("0", x(0), frame.top + frame.down + 13, { ...grey, "text-anchor": "middle" }), text(`+${formatRough(limit, false)}`, x(limit), frame.top + frame.down + 13, { ...grey, "text-anchor": "end" }),
+  ];
 }
 
 /** Arcs from stream to stream: the attribution of a head from one token to another; the largest have their names. `reach` are wide, and lie below the bands. */
@@ -251,7 +288,7 @@ function logitLayerLabels(scene, place, left, top, rows) {
 /** In print stripes over negative heads, but for those that are as pale as the paper. */
 function stripedHeads(scene, { stream, headFrame: { left, top, cell } }) {
   const { values, limit, scale } = stream.heads;
-  if (!scene.striped || scale !== "signed") return [];
+  if (!scene.striped || !hasTwoEnds(scale)) return [];
   const negative = values.flatMap((heads, layer) => heads.flatMap((value, head) => (value < -SEEN * limit ? [[layer, head]] : [])));
   return negative.map(([layer, head]) => rectangle(left + head * cell.width, top + layer * cell.height, cell.width, cell.height, STRIPED));
 }
@@ -264,10 +301,11 @@ function logitSurroundings(scene, place) {
   const outline = (x, y, width, height) => svg("rect", { x, y, width, height, fill: "none", stroke: palette.line });
   const arcs = headArcs(scene, place);
   const nodes = [
-    text("layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...laterColumns(scene, place), ...arcs.reach, ...streamBands(scene, place),
+    text(stream.layers.length && stream.names.some((name) => name.includes("-")) ? "layers" : "layer", 0, frame.top - 5, grey), outline(frame.left, frame.top, frame.across, frame.down), ...streamLanes(scene, place), ...laterColumns(scene, place), ...arcs.reach, ...streamBands(scene, place), ...lensWords(scene, place),
     ...logitLegend(scene, place), ...changeNames(scene, place),
   ];
-  if (strip !== null) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey), outline(strip, frame.top, STRIP.width, frame.down));
+  if (strip !== null && !stream.strip.curve) nodes.push(upright(stream.strip.name, strip + STRIP.width - 2, frame.top - 5, grey));
+  if (strip !== null) nodes.push(outline(strip, frame.top, place.stripWidth, frame.down), ...targetCurve(scene, place));
   if (heads) {
     const every = Math.max(1, Math.ceil(16 / headFrame.cell.width));
     nodes.push(...stripedHeads(scene, place), text(stream.heads.words, headFrame.left, headFrame.top - 20, grey), outline(headFrame.left, headFrame.top, headFrame.across, headFrame.down));
@@ -278,16 +316,16 @@ function logitSurroundings(scene, place) {
 }
 
 /** What the columns of changes are, and their frame. */
-function changeNames(scene, { frame, changes, lines }) {
+function changeNames(scene, { frame, changes, lines, numbered }) {
   if (!changes.length) return [];
-  const outline = svg("rect", { x: STREAM.left, y: frame.top, width: changes.length * CHANGES.width, height: frame.cell.height * lines, fill: "none", stroke: scene.palette.line });
+  const outline = svg("rect", { x: numbered, y: frame.top, width: changes.length * CHANGES.width, height: frame.cell.height * lines, fill: "none", stroke: scene.palette.line });
   const names = changes.map(({ label, words }, index) => {
-    const name = upright(label, STREAM.left + (index + 0.5) * CHANGES.width + 4, frame.top - 5, { "font-size": 10, fill: scene.palette.grey });
+    const name = upright(label, numbered + (index + 0.5) * CHANGES.width + 4, frame.top - 5, { "font-size": 10, fill: scene.palette.grey });
     name.append(svg("title", {}, [words]));
     return name;
   });
   const room = Math.max(...changes.map(({ label }) => textWidth(label, 10))) + 12;
-  return [outline, ...names, text(changes[0].title, STREAM.left, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
+  return [outline, ...names, text(changes[0].title, numbered, Math.max(10, frame.top - room), { "font-size": 11, fill: scene.palette.grey })];
 }
 
 /** The column that is marked: of a target the token that is read, else the other end of the selected cell. */
@@ -312,8 +350,9 @@ function streamLanes(scene, place) {
   return middles.map((x) => svg("line", { x1: x, x2: x, y1: frame.top, y2: frame.top + frame.down, stroke: scene.palette.hatch }));
 }
 
-function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, asShare } }) {
-  const gradient = isBanded({ frame }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
+function logitLegend(scene, { frame, stream }) {
+  const { limit, top, scale, before, unit, asShare } = stream;
+  const gradient = isBanded({ frame, stream }) ? rampGradient(scene, { scale }, (share) => bandShade(scene, share, 1, scale)) : rampGradient(scene, { scale });
   const [y, width] = [frame.top + frame.down + 8, Math.min(STREAM.legend, frame.across)];
   const bar = { x: frame.left, y, width, height: 9 };
   const stripes = (x, across, at) => (scene.striped ? [rectangle(x, at, across, 9, STRIPED)] : []);
@@ -322,10 +361,16 @@ function logitLegend(scene, { frame, stream: { limit, top, scale, before, unit, 
   const fits = frame.across - width > 190;
   const [beside, line] = fits ? [frame.left + width + 16, y] : [frame.left, y + 26];
   return [
-    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...(scale === "signed" ? stripes(bar.x, width / 2, y) : []),
+    svg("defs", {}, [gradient]), svg("rect", { ...bar, fill: `url(#${gradient.id})`, stroke: scene.palette.line, class: "legend" }), ...(hasTwoEnds(scale) ? stripes(bar.x, width / 2, y) : []), ...removalEnds(scene, { scale, y, frame, width }),
     ...scaleTicks(scene, bar, { limit, top, scale }, (value, last) => formatRough(value, Boolean(asShare)) + (last ? unit : "")),
-    ...(before && isBanded({ frame }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
+    ...(before && isBanded({ frame, stream }) ? [...swatch("gain", added, beside), ...swatch("loss", "less", beside + 28 + textWidth(added, 11))] : []),
   ];
+}
+
+/** What the ends of a scale of changes by a removal are, in words beside its bar. */
+function removalEnds({ palette }, { scale, y, frame, width }) {
+  const words = `left: ${REMOVAL_ENDS[0]}; right: ${REMOVAL_ENDS[1]}`;
+  return scale === "removal" && frame.across - width > textWidth(words, 11) ? [text(words, frame.left + width + 16, y + 9, { "font-size": 11, fill: palette.ink })] : [];
 }
 
 /** Whether a head and its pair are what is selected. */
@@ -371,8 +416,8 @@ function logitUnder(place, scene, event, host) {
   if (neuron) return neuron;
   const row = ({ top, cell }) => ({ row: Math.floor((y - top) / cell.height), layer: stream.layers[Math.floor((y - top) / cell.height)] });
   if (inside(frame)) return { ...row(frame), column: scene.window[2] + Math.floor((x - frame.left) / frame.cell.width) };
-  if (strip !== null && inside({ ...frame, left: strip, across: STRIP.width })) return { ...row(frame), strip: true };
-  if (changes.length && inside({ ...frame, left: STREAM.left, across: changes.length * CHANGES.width, down: lines * frame.cell.height })) return { ...row(frame), change: Math.floor((x - STREAM.left) / CHANGES.width) };
+  if (strip !== null && inside({ ...frame, left: strip, across: place.stripWidth })) return { ...row(frame), strip: true };
+  if (changes.length && inside({ ...frame, left: place.numbered, across: changes.length * CHANGES.width, down: lines * frame.cell.height })) return { ...row(frame), change: Math.floor((x - place.numbered) / CHANGES.width) };
   if (neuronFrame && inside(neuronFrame)) return row(neuronFrame);
   if (heads && inside(headFrame)) return { ...row(headFrame), head: Math.floor((x - headFrame.left) / headFrame.cell.width) };
   return null;
@@ -415,6 +460,7 @@ function streamNumber(scene, { before, ends, rows, unit, asShare, block, strip }
   const share = rows[row][column];
   if (comesLater(scene, column)) return block ? "after the target's position" : "a later token: earlier ones cannot attend to it";
   if (Number.isNaN(share)) return scene.hidden.has(column) ? "hidden" : column === ownColumn(scene) ? `the token itself${strip ? ": see the column “own”" : ""}` : "not among these";
+  if (block && block.says) return `${block.says[row][scene.axes.columns[column].members[0]][0][0]} ${formatPercent(share)}`;
   const shown = (value) => (block ? formatChange(value, false) + unit : asShare ? formatPercent(value) : formatNumber(value));
   if (ends) return `${shown(share)}, 95 % interval ${ends.map((of) => shown(of[row][column])).join(" to ")}`;
   return before && !block ? `${shown(before[row][column])} → ${shown(share)} (${formatChange(share - before[row][column], asShare)})` : shown(share);
@@ -422,8 +468,8 @@ function streamNumber(scene, { before, ends, rows, unit, asShare, block, strip }
 
 function logitTip(scene, { stream, changes }, { row, layer, column, head, query, key, neuron, share, change, strip }) {
   const { block, unit } = stream;
-  const input = block && head === undefined && change === undefined ? ", its input" : "";
-  const at = tipLine("layer", layer === null ? "end" : `${layer}${input}`);
+  const input = block && !block.measure && head === undefined && change === undefined ? ", its input" : "";
+  const at = tipLine("layer", layer === null ? "end" : `${block && row !== undefined ? block.names[row] : layer}${input}`);
   const number = (shown) => element("div", { textContent: formatChange(shown, false) + unit });
   const token = (position) => tokenAt(scene, labelsOf(scene)[scene.axes.columnOf[position]], position);
   if (query !== undefined) return [tipLine("head", `L${layer}H${head}`), tipLine("from", token(key)), tipLine("to", token(query)), number(share)];
@@ -431,6 +477,7 @@ function logitTip(scene, { stream, changes }, { row, layer, column, head, query,
   if (head !== undefined) return [tipLine("head", `L${layer}H${stream.heads.names[head]}`), block ? number(stream.heads.values[row][head]) : element("div", { textContent: `${stream.heads.words}: ${formatPercent(stream.heads.values[row][head])}` })];
   if (change !== undefined) return [at, tipLine("", `${changes[change].words}: ${formatTrack(changes[change].values[scene.data.layers.indexOf(layer)] ?? null)}`)];
   if (strip && !block) return [at, tipLine("its own share", formatPercent(stream.strip.values[row]))];
+  if (strip && block.strip) return [at, tipLine("target", `${block.strip.name} ${formatChange(block.strip.values[row], false)}`)];
   if (strip) return [at, ...block.biases.filter(([, from]) => from === row).map(([name, , added]) => tipLine("bias", `${name} ${formatChange(added, false)}`))];
   if (column === undefined) return [at];
   return [at, tipLine(block ? "token" : scene.selection.read === "row" ? "from" : "to", tokenAt(scene, labelsOf(scene)[column], scene.axes.columns[column].position)), element("div", { textContent: streamNumber(scene, stream, row, column) })];
@@ -506,10 +553,10 @@ function logitChoice(scene, go) {
   const { data, selection } = scene;
   const blocks = logitBlocks(data, selection.run);
   if (blocks.length < 2 || blocks.every(([, { position }]) => position !== undefined)) return [];
-  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, `${block.target} (${block.rules})`)));
+  const select = element("select", { autocomplete: "off" }, blocks.map(([name, block]) => option(name, block.choice || `${block.target} (${block.rules})`)));
   select.value = blocks.find(([, block]) => block === chosenLogit(data, selection))[0];
   select.setAttribute("aria-label", "target");
-  select.addEventListener("change", () => go(overviewOf(data, data.runs[selection.run].blocks[select.value].position) || { block: select.value }));
+  select.addEventListener("change", () => go({ block: select.value, ...overviewOf(data, data.runs[selection.run].blocks[select.value].position) }));
   return [element("div", { className: "toggles" }, [select])];
 }
 
@@ -525,7 +572,7 @@ export function logitView(scene, go, width) {
   const host = element("div", { className: "logit", tabIndex: 0 }, [...canvases, drawing]);
   host.setAttribute("role", "application");
   connectLogit(host, place, go, current);
-  const tokens = block ? logitTokens(scene, block, go, current) : null;
+  const tokens = block && block.entering ? logitTokens(scene, block, go, current) : null;
   const update = (now) => {
     shown = now;
     host.setAttribute("aria-label", `Layers by tokens, arrow keys choose. ${block ? logitSentence(now) : takenWords(now).headline}`);
@@ -538,8 +585,8 @@ export function logitView(scene, go, width) {
   if (!block) return { nodes: [host], update };
   const note = logitNote(scene, 1 / (place.frame.cell.width * scene.ratio));
   const nodes = [
-    ...logitChoice(scene, go), tokens.host, host,
-    element("details", { className: "note" }, [element("summary", { textContent: "What is drawn" }), element("p", { textContent: `${logitEquation(block)}. ${note}` })]),
+    ...logitChoice(scene, go), ...(tokens ? [tokens.host] : []), host,
+    element("details", { className: "note" }, [element("summary", { textContent: "What is drawn" }), element("p", { textContent: block.measure ? `${block.measure.how} ${note}`.trim() : `${logitEquation(block)}. ${note}` })]),
   ];
   return { nodes, update };
 }
@@ -548,7 +595,7 @@ export function logitView(scene, go, width) {
 function logitLayers(scene, place) {
   const { stream, lines, frame, headFrame, heads, beside } = place;
   const below = (heads || place.neuronFrame) && !beside;
-  return [...logitLayerLabels(scene, place, STREAM.left, frame.top, stream.rows.length), ...(below ? logitLayerLabels(scene, place, headFrame.left, headFrame.top, lines) : [])];
+  return [...logitLayerLabels(scene, place, place.numbered, frame.top, stream.rows.length), ...(below ? logitLayerLabels(scene, place, headFrame.left, headFrame.top, lines) : [])];
 }
 
 /** The layers for a file. */

@@ -101,13 +101,13 @@ function factsOf(data, asked) {
   const rows = data.queries.length < data.words.length ? `, ${data.queries.length} of them as destinations` : "";
   const labels = data.words.length - (logitBlocks(data, 0).some(([, { others }]) => others) ? 1 : 0);
   const plural = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
-  return [data.model, ...(asked ? [] : [data.heading]), ...(data.layered ? [plural(data.layers.length, "layer")] : []), `${plural(labels, data.named ? "named position" : "token")}${rows}`].join(" · ");
+  return [...(asked && asked.measure ? [asked.target] : []), data.model, ...(asked ? [] : [data.heading]), ...(data.layered ? [plural(data.layers.length, "layer")] : []), ...(data.named && asked && asked.measure ? [] : [`${plural(labels, data.named ? "named position" : "token")}${rows}`])].filter(Boolean).join(" · ");
 }
 
 /** The question that the page answers where it has a target, else the text that the run in sight has read; as heading and as the window's title. */
 function drawHeading({ data, selection }) {
   const block = chosenLogit(data, selection);
-  const answer = block ? ` ${formatChange(block.value, false)}${logitUnit(block)}` : "";
+  const answer = block ? ` ${block.measure && block.value === null ? block.answer : formatChange(block.value, false) + logitUnit(block)}` : "";
   const asked = viewNow(data, selection).name === "overview" && !block;
   const heading = block ? block.question : asked ? mapsQuestion({ data, selection }) : hasMaps(data) ? `“${sentenceText(data, selection.run, 300)}”` : data.heading;
   const title = block || !hasMaps(data) ? heading + answer : sentenceText(data, selection.run, 60);

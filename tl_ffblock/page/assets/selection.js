@@ -115,7 +115,7 @@ export function openingSelection(data) {
     run, scope, layer, refRun, ref: usualRef(data, scope, run, refRun), to, from, read: "row", view, heads, between: "", block: "",
     cells: openingCells(data, hasMaps(data) && data.block(scope)),
     range: data.words.length >= MANY_TOKENS ? "percentile" : "off-diagonal",
-    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1, list: "heads", order: "contributes", lens: "map",
+    root: 0, each: 0, words: 0, hide: "", panel: openingPanel(data), zoom: "", sort: "change", pairs: "all", mass: 100, find: "", neuron: -1, list: view === "overview" && heads ? "edges" : "heads", order: "contributes", lens: "map",
     node: -1, amount: -1, target: 0, inks: "share",
   };
 }

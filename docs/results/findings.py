@@ -126,7 +126,10 @@ CORPUS = {"sst2": "sst2", "wikitext2": "wikipedia"}
 
 def _all_of(run: str) -> dict[str, pd.DataFrame]:
     """All tables of a run."""
-    return {path.stem: pd.read_csv(path, keep_default_na=False, na_values=["", "nan"]) for path in (FOLDER / run).glob("*.csv")}
+    return {
+        path.stem: pd.read_csv(path, keep_default_na=False, na_values=["", "nan"])
+        for path in (FOLDER / run).glob("*.csv")
+    }
 
 
 def change_by_layer() -> str:

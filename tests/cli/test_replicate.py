@@ -183,7 +183,11 @@ def test_the_norm_of_figure_3_is_that_of_the_block(steps: list[tuple[str, str, s
     )
     table = replication.compared({("m", "sst2"): {"contextualization_changes": changes.assign(sequences=1)}})
     read = table.set_index("what")["measured"].to_dict()
-    expected = {} if ln is None else {"mean change by LN, whole maps": f"{10 * ln + 1:.4f}", "layers that LN changes most": "2, 3"}
+    expected = (
+        {}
+        if ln is None
+        else {"mean change by LN, whole maps": f"{10 * ln + 1:.4f}", "layers that LN changes most": "2, 3"}
+    )
     assert {what: value for what, value in read.items() if "LN" in what} == expected
 
 
@@ -210,8 +214,8 @@ def test_short_studies_read_ten_texts_of_the_papers_corpus() -> None:
     """Fig. 11 on SST-2 and Fig. 12 on Wikipedia, in a folder of their own; on the corpus that is there if it is another."""
     both, settings = ("sst2", "wikipedia"), {"limit": 992}
     long = "contextualization,amplification,bypass,outliers"
-    for corpus, short in {"sst2": "attribution-methods", "wikipedia": "cost"}.items():
-        parts = replication._parts(replication.STUDIES, settings, corpus, both)
+    for name, short in {"sst2": "attribution-methods", "wikipedia": "cost"}.items():
+        parts = replication._parts(replication.STUDIES, settings, name, both)
         assert parts == [("", long, {}), ("-short", short, {"limit": 10})]
     assert replication._parts("cost,attribution-methods", {"limit": 4}, "sst2", ("sst2",)) == [
         ("-short", "cost,attribution-methods", {"limit": 4})

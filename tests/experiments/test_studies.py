@@ -28,8 +28,12 @@ def test_every_line_is_a_study(name: str) -> None:
     spec = study(name)
     assert issubclass(spec.study_class, Study) and spec.study_class.name == name and spec.study_class.title
     assert spec.home == STUDIES[name]
-    assert re.match(r"(sections?|appendix) [\dA-H]|(Fig|Tab)\. \d", spec.study_class.repeats)  # what of its paper it repeats
-    row = next(line for line in EXPERIMENTS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |"))
+    assert re.match(
+        r"(sections?|appendix) [\dA-H]|(Fig|Tab)\. \d", spec.study_class.repeats
+    )  # what of its paper it repeats
+    row = next(
+        line for line in EXPERIMENTS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` |")
+    )
     assert f"({spec.study_class.repeats}" in row or f"; {spec.study_class.repeats}" in row
     for field in option_fields(name):
         chosen = study(name, **{field.name: field.default})

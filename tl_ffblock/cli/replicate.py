@@ -68,7 +68,10 @@ COMMAND = Command(
     "a model could not be loaded.",
     arguments={
         "--out": {"required": True, "metavar": "DIR", "help": "folder of all runs, of comparison.csv and index.html"},
-        "--models": {"metavar": "NAME,NAME", "help": "names of `tl-ffblock models`, names on the hub, folders, or `paper` for its thirteen (default: minilm,smollm2)"},
+        "--models": {
+            "metavar": "NAME,NAME",
+            "help": "names of `tl-ffblock models`, names on the hub, folders, or `paper` for its thirteen (default: minilm,smollm2)",
+        },
         "--corpora": {
             "metavar": "NAME,NAME",
             "help": "sst2, wikipedia or both (default); sst2=SOURCE reads a file, a folder of a saved dataset, or another name",

@@ -383,7 +383,9 @@ class _Probe(nn.Module):
             scores = torch.cat([self._to_words(batch.maps, words), to_root[:, :, None]], dim=2)
         return scores.masked_fill(~batch.open, -torch.inf)
 
-    def _weights(self, by_words: Tensor, words: Tensor, *, candidate: bool = False) -> Float[Tensor, "sentence word feature"]:
+    def _weights(
+        self, by_words: Tensor, words: Tensor, *, candidate: bool = False
+    ) -> Float[Tensor, "sentence word feature"]:
         """Part of each feature's weight that depends on the word, with the constant, or on the candidate."""
         half = (by_words.shape[1] - 1) // 2
         start = 1 + half * candidate
@@ -403,11 +405,12 @@ class _Probe(nn.Module):
 
     def _by_distance(self, words: Float[Tensor, "sentence word d"]) -> Float[Tensor, "sentence word candidate"]:
         """MLP of places and both words; its first layer is a sum of three terms, of which the root has no word."""
-        (first, activation, last), n_words = self.layers, words.shape[1]
+        first, n_words = self.layers[0], words.shape[1]
+        assert isinstance(first, nn.Linear)
         of_place, of_word, of_candidate = first.weight.split([len(NEAR) + 3, *[words.shape[2]] * 2], dim=1)
         candidates = nn.functional.pad(words @ of_candidate.T, (0, 0, 0, 1))
         hidden = _places(n_words).double() @ of_place.T + first.bias + (words @ of_word.T)[:, :, None]
-        scores: Tensor = last(activation(hidden + candidates[:, None])).squeeze(-1)
+        scores: Tensor = self.layers[1:](hidden + candidates[:, None]).squeeze(-1)
         return scores
 
 
@@ -447,7 +450,7 @@ def _trained(sentences: Sequence[ProbeSentence], kind: ProbeKind, training: Trai
             total = total + of_words.detach() / n_words
         return torch.as_tensor(total).detach()
 
-    optimiser.step(loss)
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
     steepest = max(float(weights.grad.abs().max()) for weights in parameters if weights.grad is not None)
     if not steepest <= training.tolerance:
         raise InputError(

@@ -97,7 +97,7 @@ class Outliers(MomentsStudy):
             output_deviation=sides["output"].deviation,
             tokens=sides["output"].count,
         )
-        axes = {"layer": range(gain.shape[0]), "dimension": range(gain.shape[1])}
+        axes: dict[str, Sequence[object]] = {"layer": range(gain.shape[0]), "dimension": range(gain.shape[1])}
         tables = {"correlation": _correlation(sides, gain), "dimensions": table_over(axes, columns)}
         if self.options.ignored_dimensions:
             changes = self.moments(shards, "changes")
@@ -168,12 +168,10 @@ class Outliers(MomentsStudy):
                     maps.setdefault((number, scope), []).append(squares[..., keep].sum(dim=-1).sqrt())
         everything, smallest, largest, random = range(len(left_out))
         pairs = ((everything,) * 2, (smallest,) * 2, (everything, smallest), (largest,) * 2, (random,) * 2)
-        compared = [
-            [torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs
-        ]
+        compared = [[torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs]
         ones = torch.ones_like(compared[0][0], dtype=torch.bool)
         ranked = {"reachable": ones.tril(), "all": ones}
-        return [[rank_change(*pair, ranked[kind]) for pair in compared] for kind in self.facts.cells]
+        return [[rank_change(before, after, ranked[kind]) for before, after in compared] for kind in self.facts.cells]
 
     def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
         """Omitted dimensions: none; those with the smallest gains; the largest of FF's output among the others; random ones."""

@@ -355,7 +355,9 @@ def _paper(what: str, model: str, corpus: str) -> tuple[str, str, str]:
     chosen = next(rows for rows in (of[of_model & of_corpus], of[of_model], of[of_corpus], of) if len(rows))
     if (chosen["model"] == model).any():  # a number of this model alone comes before one of all
         chosen = chosen[chosen["model"] == model]
-    others = [f"{m or 'its models'} on {c or 'its corpora'}" for m, c in zip(chosen["model"], chosen["corpus"], strict=True)]
+    others = [
+        f"{m or 'its models'} on {c or 'its corpora'}" for m, c in zip(chosen["model"], chosen["corpus"], strict=True)
+    ]
     own = (of_model & of_corpus).any()
     return "; ".join(dict.fromkeys(chosen["place"])), "; ".join(chosen["value"]), "" if own else "; ".join(others)
 

@@ -124,6 +124,13 @@ ROWS: tuple[tuple[str, str, str, str, str], ...] = (
     ),
     (
         KOBAYASHI,
+        "appendix A.2, future work",
+        "linear approximations of the activation",
+        "attribution-methods",
+        "tests/experiments/test_shapley.py::test_approximations_have_their_slope_and_leave_the_rest_to_the_bias",
+    ),
+    (
+        KOBAYASHI,
         "section 7",
         "change from layer to layer",
         "between-layers",

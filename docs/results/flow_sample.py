@@ -42,6 +42,8 @@ SEED, K, MOST_ACTIVE, ROGUE = 0, 50, 100, 3
 LATER = ("attention", "layer output", "final output")
 EVERY = 3
 """Attention's values are read in one layer of so many."""
+SIMILAR = ("largest head", "attention", "layer output", "random vector")
+"""Vectors whose overlaps are also measured with similar tokens counted."""
 READ = ("active neuron", "random vector")
 """Vectors whose first tokens are compared with the token that is read."""
 FUNCTION_WORDS = [
@@ -188,11 +190,7 @@ def measure_facts(model: Any, prompts: list[str]) -> None:
 
 
 def measure_more(model: Any, prompts: list[str], wrong: list[str]) -> None:
-    """Further tables of the sample, for the figures of Katz and Belinkov 2023.
-
-    `I_k` by sample, heads without W_O among them; attention's values against their own tokens; the answer along depth; tokens that
-    norms change most; always-on neurons' dimensions.
-    """
+    """`I_k` by sample; attention's values and their tokens; the answer along depth; tokens that norms change most; rogue dimensions."""
     ordinary, generator = ordinary_ids(identify(model)), torch.Generator().manual_seed(SEED)
     facts_ids, wrong_ids = ([torch.tensor(ids_of(model, prompt)) for prompt in each] for each in (prompts, wrong))
     random_ids = [ordinary[torch.randint(len(ordinary), ids.shape, generator=generator)] for ids in facts_ids]
@@ -298,12 +296,10 @@ def vector_pairs(
         pairs.append(("attention", "attention of the layer before"))
     for first, second in pairs:
         others = tops[second].expand_as(tops[first])
-        yield dict(
-            pair=f"{first}, {second}",
-            layer=record.layer,
-            overlap=float(overlap(tops[first], others).mean()),
-            similar=float(overlap(tops[first], others, embeddings=embeddings).mean()),
-        )
+        row = dict(pair=f"{first}, {second}", layer=record.layer, overlap=float(overlap(tops[first], others).mean()))
+        if first in SIMILAR:
+            row["similar"] = float(overlap(tops[first], others, embeddings=embeddings).mean())
+        yield row
     bare = top_tokens(model, vectors["layer output"], K, reading="direction")
     for name, first, second in (
         ("layer output, without the final norm", bare, tops["layer output"]),

@@ -214,8 +214,8 @@ def test_short_studies_read_ten_texts_of_the_papers_corpus() -> None:
     """Fig. 11 on SST-2 and Fig. 12 on Wikipedia, in a folder of their own; on the corpus that is there if it is another."""
     both, settings = ("sst2", "wikipedia"), {"limit": 992}
     long = "contextualization,amplification,bypass,outliers"
-    for one, short in {"sst2": "attribution-methods", "wikipedia": "cost"}.items():
-        parts = replication._parts(replication.STUDIES, settings, one, both)
+    for name, short in {"sst2": "attribution-methods", "wikipedia": "cost"}.items():
+        parts = replication._parts(replication.STUDIES, settings, name, both)
         assert parts == [("", long, {}), ("-short", short, {"limit": 10})]
     assert replication._parts("cost,attribution-methods", {"limit": 4}, "sst2", ("sst2",)) == [
         ("-short", "cost,attribution-methods", {"limit": 4})

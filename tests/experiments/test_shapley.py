@@ -10,8 +10,15 @@ import torch
 from torch.nn import functional
 
 from tl_ffblock.bridge.capture import capture
-from tl_ffblock.experiments.kobayashi.attribution import Estimate, ShapleyLayer, estimated_values, exact_values
-from tl_ffblock.layer.linear import Parts
+from tl_ffblock.experiments.kobayashi.attribution import (
+    Estimate,
+    ShapleyLayer,
+    Slope,
+    SlopedLayer,
+    estimated_values,
+    exact_values,
+)
+from tl_ffblock.layer.linear import LinearLayer, Parts
 from tl_ffblock.layer.records import FeedForward, Settings
 
 
@@ -77,3 +84,35 @@ def test_a_layer_is_shared_as_the_definition_says(loaded: Callable[[str], Any], 
     torch.testing.assert_close(parts[scope].tokens[3], expected, rtol=1e-9, atol=1e-11)
     whole = record.whole[scope]
     assert (parts[scope].total() - whole).norm() / whole.norm() < 1e-5
+
+
+@pytest.mark.parametrize("slope", ["tangent", "mask"])
+@pytest.mark.parametrize("family", ["bert", "llama", "opt"])
+def test_approximations_have_their_slope_and_leave_the_rest_to_the_bias(
+    loaded: Callable[[str], Any], family: str, slope: Slope
+) -> None:
+    """A token's part is the derivative along it, by central differences; sums are complete; with ReLU both are IG."""
+    with torch.no_grad(), capture(loaded(family), dtype=torch.float64) as records:
+        loaded(family)(torch.arange(5, 9)[None])
+    record, settings = records[1].sequence(0), Settings(precision="float64")
+    before, scope = ("Atb", "AtbFf") if family == "bert" else ("AtbLn", "AtbLnFf")
+    exact, parts = LinearLayer(record, settings).parts(), SlopedLayer(record, settings, slope).parts()
+    if family == "opt":  # exact parts are at the model's float32 pre-activations
+        torch.testing.assert_close(parts[scope].tokens, exact[scope].tokens, rtol=1e-4, atol=1e-6)
+        return
+    assert not torch.allclose(parts[scope].tokens, exact[scope].tokens, rtol=1e-2, atol=1e-4)
+    ff, whole = record.block.feed_forward, parts[before].total()
+
+    def output(x: torch.Tensor, activation: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        linear = x @ ff.w_in + ff.b_in
+        activated = activation(linear if ff.w_gate is None else x @ ff.w_gate + ff.b_gate)
+        return (activated if ff.w_gate is None else activated * linear) @ ff.w_out
+
+    torch.testing.assert_close(
+        parts[scope].total(), output(whole, ACTIVATION[family]) + ff.b_out, rtol=1e-9, atol=1e-11
+    )
+    sloped = functional.relu if slope == "mask" else ACTIVATION[family]
+    for key in range(3):
+        step = 1e-6 * parts[before].tokens[:, key]
+        expected = (output(whole + step, sloped) - output(whole - step, sloped)) / 2e-6
+        torch.testing.assert_close(parts[scope].tokens[:, key], expected, rtol=1e-5, atol=1e-8)

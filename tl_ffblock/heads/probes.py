@@ -405,11 +405,12 @@ class _Probe(nn.Module):
 
     def _by_distance(self, words: Float[Tensor, "sentence word d"]) -> Float[Tensor, "sentence word candidate"]:
         """MLP of places and both words; its first layer is a sum of three terms, of which the root has no word."""
-        (first, activation, last), n_words = self.layers, words.shape[1]
+        first, n_words = self.layers[0], words.shape[1]
+        assert isinstance(first, nn.Linear)
         of_place, of_word, of_candidate = first.weight.split([len(NEAR) + 3, *[words.shape[2]] * 2], dim=1)
         candidates = nn.functional.pad(words @ of_candidate.T, (0, 0, 0, 1))
         hidden = _places(n_words).double() @ of_place.T + first.bias + (words @ of_word.T)[:, :, None]
-        scores: Tensor = last(activation(hidden + candidates[:, None])).squeeze(-1)
+        scores: Tensor = self.layers[1:](hidden + candidates[:, None]).squeeze(-1)
         return scores
 
 
@@ -449,7 +450,7 @@ def _trained(sentences: Sequence[ProbeSentence], kind: ProbeKind, training: Trai
             total = total + of_words.detach() / n_words
         return torch.as_tensor(total).detach()
 
-    optimiser.step(loss)
+    optimiser.step(loss)  # type: ignore[no-untyped-call]
     steepest = max(float(weights.grad.abs().max()) for weights in parameters if weights.grad is not None)
     if not steepest <= training.tolerance:
         raise InputError(

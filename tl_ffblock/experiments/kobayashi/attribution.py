@@ -1,7 +1,10 @@
 """Integrated Gradients compared with Shapley values on short inputs (Fig. 11, appendix E).
 
 Methods: `ig` in closed form, `captum` by Gauss-Legendre quadrature as in the paper, `shapley` exactly by enumeration,
-`sampling` and `kernel` as estimates by the `shap` package. Inputs are the first tokens of each sequence (option
+`sampling` and `kernel` as estimates by the `shap` package. Two linear approximations answer what an approximation of the
+activation, as in DecompX (Modarressi et al. 2023), would change (future work of appendix A.2): `tangent` has its slope at the
+model's pre-activations, `mask` the slope of ReLU there, 0 or 1. The part of the output that they do not attribute is in the bias.
+DecompX's own slope f(x) / x is `ig` in feed-forwards without a gate. Inputs are the first tokens of each sequence (option
 `short_tokens`).
 
 - `agreement`: of each method with `ig` (and with `shapley`), per layer: Spearman's rho of the maps after the feed-forward and
@@ -38,7 +41,7 @@ from tl_ffblock.layer.records import FeedForward, LayerRecord, Settings
 from tl_ffblock.results import figures as draw
 from tl_ffblock.results.ranks import rank_change, shares, spearman
 
-METHODS = ("ig", "captum", "shapley", "sampling", "kernel")
+METHODS = ("ig", "captum", "shapley", "sampling", "kernel", "tangent", "mask")
 REFERENCES = ("ig", "shapley")
 _SCATTER = draw.scatter_words("sequences")
 DRAWN = ("map_rho", "change")
@@ -47,6 +50,7 @@ AGREEMENTS = ("map_rho", "amplification_rho", "largest_difference", "change", "c
 Game: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Worth of coalitions: [coalition player], 1 for a player in it -> [coalition d]."""
 Estimate: TypeAlias = Literal["sampling", "kernel"]
+Slope: TypeAlias = Literal["tangent", "mask"]
 Values: TypeAlias = Callable[[Game, int], Float[np.ndarray, "player d"]]
 """Function of a game and its number of players that gives each player's value."""
 
@@ -93,11 +97,7 @@ class ShapleyLayer(LinearLayer):
         self._values = values
 
     def feed_forward(self, parts: Parts, _x: Tensor) -> Parts:
-        ff = self.block.feed_forward
-        if not isinstance(ff, FeedForward):
-            raise UnsupportedModelError("Shapley values need a dense feed-forward, not a mixture of experts.")
-        gate = None if ff.w_gate is None or ff.b_gate is None else project(parts, ff.w_gate, ff.b_gate)
-        linear = project(parts, ff.w_in, ff.b_in)
+        ff, gate, linear = _pre_activations(self.block.feed_forward, parts)
         shared = torch.stack([self._row(ff, linear, gate, query) for query in range(len(parts.bias))])
         keys = parts.tokens.shape[1]
         start = ff.activation.output(
@@ -123,6 +123,33 @@ class ShapleyLayer(LinearLayer):
         row = torch.zeros(len(active), ff.w_out.shape[1], dtype=gated.dtype)
         row[active] = torch.as_tensor(np.ascontiguousarray(shares), dtype=gated.dtype)
         return row
+
+
+class SlopedLayer(LinearLayer):
+    """A layer whose activation is replaced by a slope at its pre-activations; the rest of the output is in the bias part."""
+
+    def __init__(self, record: LayerRecord, settings: Settings, slope: Slope) -> None:
+        super().__init__(record, settings)
+        self._slope = slope
+
+    def feed_forward(self, parts: Parts, _x: Tensor) -> Parts:
+        ff, gate, linear = _pre_activations(self.block.feed_forward, parts)
+        sides = [linear] if gate is None else [gate, linear]
+        with torch.enable_grad():
+            points = [side.total().detach().requires_grad_() for side in sides]
+            output = ff.activation.output(points[0], None if gate is None else points[1])
+            line = output if self._slope == "tangent" else torch.relu(points[0]) * (1 if gate is None else points[1])
+            slopes = torch.autograd.grad(line.sum(), points)
+        tokens = torch.stack([s[:, None] * side.tokens for s, side in zip(slopes, sides, strict=True)]).sum(dim=0)
+        return Parts(tokens @ ff.w_out, (output.detach() - tokens.sum(dim=1)) @ ff.w_out + ff.b_out)
+
+
+def _pre_activations(ff: object, parts: Parts) -> tuple[FeedForward, Parts | None, Parts]:
+    """The feed-forward, and its pre-activations of the gate, if it has one, and of the linear branch."""
+    if not isinstance(ff, FeedForward):
+        raise UnsupportedModelError("attribution-methods needs dense feed-forwards, not a mixture of experts.")
+    gate = None if ff.w_gate is None or ff.b_gate is None else project(parts, ff.w_gate, ff.b_gate)
+    return ff, gate, project(parts, ff.w_in, ff.b_in)
 
 
 @cache
@@ -274,6 +301,8 @@ class AttributionMethods(MomentsStudy):
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
             return LinearLayer(record, settings)
+        if method == "tangent" or method == "mask":
+            return SlopedLayer(record, settings, method)
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
         estimated = estimated_values(kind, self.options.shapley_samples, seed)

@@ -97,7 +97,7 @@ class Outliers(MomentsStudy):
             output_deviation=sides["output"].deviation,
             tokens=sides["output"].count,
         )
-        axes = {"layer": range(gain.shape[0]), "dimension": range(gain.shape[1])}
+        axes: dict[str, Sequence[object]] = {"layer": range(gain.shape[0]), "dimension": range(gain.shape[1])}
         tables = {"correlation": _correlation(sides, gain), "dimensions": table_over(axes, columns)}
         if self.options.ignored_dimensions:
             changes = self.moments(shards, "changes")
@@ -171,7 +171,7 @@ class Outliers(MomentsStudy):
         compared = [[torch.cat(maps[less, scope]) for less, scope in zip(pair, scopes, strict=True)] for pair in pairs]
         ones = torch.ones_like(compared[0][0], dtype=torch.bool)
         ranked = {"reachable": ones.tril(), "all": ones}
-        return [[rank_change(*pair, ranked[kind]) for pair in compared] for kind in self.facts.cells]
+        return [[rank_change(before, after, ranked[kind]) for before, after in compared] for kind in self.facts.cells]
 
     def _left_out(self, record: LayerRecord) -> tuple[Int[Tensor, " dimension"], ...]:
         """Omitted dimensions: none; those with the smallest gains; the largest of FF's output among the others; random ones."""

@@ -541,10 +541,11 @@ class _Linearised:
         routed: list[Tensor] = []
 
         def alone(y: Tensor) -> Tensor:
-            return routed.append(y.detach()) or y.detach()
+            routed[:] = [y.detach()]
+            return routed[0]
 
         def both(y: Tensor) -> Tensor:
-            whole = y + routed[-1]
+            whole = y + routed[0]
             changed = form(whole)
             return carried(y, whole if changed is None else changed)
 

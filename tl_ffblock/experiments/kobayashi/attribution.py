@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import torch
@@ -301,8 +301,8 @@ class AttributionMethods(MomentsStudy):
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
             return LinearLayer(record, settings)
-        if method == "tangent" or method == "mask":
-            return SlopedLayer(record, settings, method)
+        if method in get_args(Slope):
+            return SlopedLayer(record, settings, cast("Slope", method))
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
         estimated = estimated_values(kind, self.options.shapley_samples, seed)

@@ -371,7 +371,13 @@ MIXERS = (
     ),
     Fault("layer.mixers._unit", every, "maps", "The block differs from this family's", "qwen3_5", "IdentityError"),
     Fault("layer.mixers.Mixer.output", every, "shares", "linearised output of blocks.0.mixer differs", "mamba2"),
-    Fault("layer.mixers.Mixer.output", every, "direct contributions", "linearised output of blocks.0.linear_attn differs", "qwen3_5"),
+    Fault(
+        "layer.mixers.Mixer.output",
+        every,
+        "direct contributions",
+        "linearised output of blocks.0.linear_attn differs",
+        "qwen3_5",
+    ),
     Fault("attribution.attribute.token_edges", every, "edges", "sums of edges differ", "mamba2"),
     Fault("attribution.attribute.token_edges", every, "graph", "intercept of each head", "mamba"),
 )

@@ -140,6 +140,18 @@ def without_writes(mixer: Any, queries: list[int], keys: list[int]) -> Callable[
     return leave
 
 
+@DOUBLE
+@pytest.mark.parametrize("family", ["qwen3_5", "mamba2"])
+def test_edges_are_of_the_tokens_that_taps_read(family: str) -> None:
+    """Without biases, edges of all heads are the cells of the signed map of the mixer's output."""
+    options = {"use_bias": False, "use_conv_bias": False} if family == "mamba2" else {}
+    result = ffb.attribute(
+        model_of(family, torch.float64, **options), tiny.tokens(family, 6), DIFFERENCE, of=("edges", "maps")
+    )
+    for layer in RECURRENT[family]:
+        close(result.edges[layer].sum(dim=0), result.maps["Attn", layer])
+
+
 @pytest.mark.parametrize("family", ["mamba", "mamba2"])
 def test_strong_decays_of_long_sequences_are_exact(family: str) -> None:
     """In float32, where a difference of two long sums has the rounding of the sums."""

@@ -407,7 +407,9 @@ class _Probe(nn.Module):
         """MLP of places and both words; its first layer is a sum of three terms, of which the root has no word."""
         first, n_words = self.layers[0], words.shape[1]
         assert isinstance(first, nn.Linear)
-        of_place, of_word, of_candidate = first.weight.split([len(NEAR) + 3, *[words.shape[2]] * 2], dim=1)
+        of_place, of_word, of_candidate = first.weight.tensor_split(
+            [len(NEAR) + 3, len(NEAR) + 3 + words.shape[2]], dim=1
+        )
         candidates = nn.functional.pad(words @ of_candidate.T, (0, 0, 0, 1))
         hidden = _places(n_words).double() @ of_place.T + first.bias + (words @ of_word.T)[:, :, None]
         scores: Tensor = self.layers[1:](hidden + candidates[:, None]).squeeze(-1)

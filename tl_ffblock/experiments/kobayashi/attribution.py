@@ -301,8 +301,8 @@ class AttributionMethods(MomentsStudy):
         settings = Settings(method="captum" if method == "captum" else "exact", precision="float64")
         if method in ("ig", "captum"):
             return LinearLayer(record, settings)
-        if method == "tangent" or method == "mask":
-            return SlopedLayer(record, settings, method)
+        if method in ("tangent", "mask"):
+            return SlopedLayer(record, settings, "tangent" if method == "tangent" else "mask")
         seed = int(np.random.default_rng([self.config.seed, max(number, 0), record.layer]).integers(2**31))
         kind: Estimate = "sampling" if method == "sampling" else "kernel"
         estimated = estimated_values(kind, self.options.shapley_samples, seed)

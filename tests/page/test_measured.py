@@ -329,3 +329,19 @@ def test_figures_say_what_they_found() -> None:
     edges.diagonal(dim1=-2, dim2=-1).zero_()
     layer, head, _, _ = (int(at) for at in torch.unravel_index(edges.abs().argmax(), edges.shape))
     assert f"At layer {layer}, L{layer}H{head} moves" in attribution.figure().get_suptitle().replace("\n", " ")
+
+
+@pytest.mark.browser
+def test_a_head_that_is_alone_is_that_of_the_card_and_the_list(show: Shower) -> None:
+    """By shift and click, or a double click: sentence, card and list have the numbers of the head that is drawn."""
+    maps = ffb.attention_maps(model_of("gpt2"), tiny.tokens("gpt2", 6))
+    screen = opened(show, maps.to_html(view="heads"))
+    for head, options in ((2, {"modifiers": ["Shift"]}), (1, {"click_count": 2})):
+        screen.page.locator("button.head", has_text=str(head)).first.click(**options)
+        screen.settle()
+        assert screen.page.locator("button.head[aria-pressed=true]").all_inner_texts() == [str(head)]
+        listed = screen.page.locator("#pair-list tr td:last-child").first.inner_text().removesuffix("\u00a0%")
+        values = maps[f"head {head}", maps.layers[0]].clone()
+        values.fill_diagonal_(0.0)
+        assert number(listed) == pytest.approx(float(values.max()), rel=6e-3)
+    assert screen.problems == []

@@ -284,6 +284,13 @@ def test_an_attribution_alone_opens_in_the_overview(show: Shower) -> None:
     screen.settle()
     assert screen.page.locator(".said").inner_text() == opening
     assert str(screen.page.locator("#layer").input_value()) == str(layer)
+    screen.page.locator("#search").fill("l0h1")
+    screen.page.keyboard.press("Enter")
+    screen.settle()
+    assert screen.page.locator(".said").inner_text().startswith("L0H1 contributes")
+    screen.page.locator("#search").fill("L0H7")
+    screen.page.keyboard.press("Enter")
+    assert screen.page.locator("#search-note").inner_text() == "not there"
     chosen = screen.page.locator(".card h3", has_text="Cell").inner_text()
     assert [visible(HOSTILE[at]) in chosen for at in (key, query)] == [True, True]
     assert screen.page.evaluate("window.x") is None and screen.problems == [] and screen.overflow() <= 0

@@ -289,3 +289,59 @@ def test_runs_with_unlike_blocks_have_one_scale() -> None:
         payload=data,
     )
     assert limits[0] == limits[1] > 0
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_printed_mean_says_what_it_has(n: int) -> None:
+    """One prompt has no intervals; the largest cell is of two positions; the end of a residual stream is not a layer."""
+    model, texts = model_of("gpt2"), [tiny.tokens("gpt2", length) for length in (5, 6)[:n]]
+    maps, attributions = ([made_of(model, text) for text in texts] for made_of in (ffb.contribution_maps, attributed))
+    said = str(ffb.average(maps, NAMES))
+    assert "nan" not in said and ("[" in said) == (n > 1) and "largest of two positions" in said
+    streams = str(ffb.average([one.token_maps() for one in attributions], NAMES))
+    n_layers = attributions[0].n_layers
+    assert f"layers 0-{n_layers - 1} and the end" in streams and "nan" not in streams
+    assert f"layers 0-{n_layers - 1} and the end" in str(attributions[0].token_maps())
+    assert "and the end" not in str(attributions[0].token_maps("heads")) and "and the end" not in said
+
+
+def attributed(model: Any, text: torch.Tensor) -> Any:
+    """The attribution of a logit."""
+    return ffb.attribute(model, text, ffb.logit(7))
+
+
+def test_figures_say_what_they_found() -> None:
+    """The number at which the page opens is in the title; numbers without signs have no colours of signs; a flow is drawn as the page opens."""
+    result = swept("llama")
+    block = overviews_of(result)[0]
+    figure = result.figure(width=3.3)
+    start = page_of(result).start
+    share = block["residual"][block["layers"].index(start.layer)][start.to]
+    title = figure.get_suptitle().replace("\n", " ")
+    assert title.startswith("What changes the answer when it is patched?")
+    assert f"({share:+.3g})".replace("-", "\u2212") in title
+    scores = made("AttentionHeadScores").figure()
+    assert "violet" not in scores.get_supxlabel() and "largest induction scores" in scores.get_suptitle()
+    lens = made("LogitLens").figure()
+    assert "most probable next token" in lens.get_suptitle().replace("\n", " ")
+    attribution = ffb.attribute(model_of("gpt2"), tiny.tokens("gpt2", 6), ffb.logit(7), of=("heads", "edges"))
+    edges = attribution.edges.clone()
+    edges.diagonal(dim1=-2, dim2=-1).zero_()
+    layer, head, _, _ = (int(at) for at in torch.unravel_index(edges.abs().argmax(), edges.shape))
+    assert f"At layer {layer}, L{layer}H{head} moves" in attribution.figure().get_suptitle().replace("\n", " ")
+
+
+@pytest.mark.browser
+def test_a_head_that_is_alone_is_that_of_the_card_and_the_list(show: Shower) -> None:
+    """By shift and click, or a double click: sentence, card and list have the numbers of the head that is drawn."""
+    maps = ffb.attention_maps(model_of("gpt2"), tiny.tokens("gpt2", 6))
+    screen = opened(show, maps.to_html(view="heads"))
+    for head, options in ((2, {"modifiers": ["Shift"]}), (1, {"click_count": 2})):
+        screen.page.locator("button.head", has_text=str(head)).first.click(**options)
+        screen.settle()
+        assert screen.page.locator("button.head[aria-pressed=true]").all_inner_texts() == [str(head)]
+        listed = screen.page.locator("#pair-list tr td:last-child").first.inner_text().removesuffix("\u00a0%")
+        values = maps[f"head {head}", maps.layers[0]].clone()
+        values.fill_diagonal_(0.0)
+        assert number(listed) == pytest.approx(float(values.max()), rel=6e-3)
+    assert screen.problems == []

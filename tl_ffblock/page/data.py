@@ -368,7 +368,7 @@ class PageData:
                 {
                     "name": run.name,
                     "tokens": run.tokens,
-                    "blocks": {name: dict(block.json) for name, block in blocks.items()},
+                    "blocks": _once({name: dict(block.json) for name, block in blocks.items()}),
                 }
                 for run, blocks in zip(self.runs, sent, strict=True)
             ],
@@ -380,6 +380,22 @@ class PageData:
             "statement": self.statement,
             "provenance": dict(self.provenance),
         }
+
+
+def _once(blocks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Blocks in which a table that an earlier block has under the same name is `{"same": block}`, such as heads before and after adding."""
+    held: dict[tuple[str, str], str] = {}
+    for name, block in blocks.items():
+        tables = block["values"] if block["kind"] == "maps" else {}
+        for channel, table in tables.items():
+            held.setdefault((channel, str(table)), name)
+        if tables:
+            shared = {channel: held[channel, str(table)] for channel, table in tables.items()}
+            block["values"] = {
+                channel: table if shared[channel] == name else {"same": shared[channel]}
+                for channel, table in tables.items()
+            }
+    return blocks
 
 
 def numbers_page(

@@ -591,7 +591,8 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     place, removal = grid[0][0], block.get("scale") == "removal"
     limit = _limit(streams) if block.get("one_scale") is None or heads is None else max(_limit(streams), _limit(heads))
     known = np.nan_to_num(streams) / limit
-    inks = np.where((known > 0) if removal else (known < 0), LOSS, GAIN)
+    one_sign = block.get("scale") == "contribution"
+    inks = np.where((known > 0) if removal else (known < 0), LOSS, INK if one_sign else GAIN)
     _draw_bands(place, np.abs(known), inks, 0.25 + 0.75 * np.abs(known))
     _draw_whiskers(place, streams, block["ends"], limit)
     _draw_arcs(place, block["edges"], limit, NAME_ROWS * len(streams))
@@ -625,7 +626,8 @@ def _overview_words(data: PageData, block: Mapping[str, Any], limit: float) -> t
         answer = block["answer"] or (
             "" if block["value"] is None else f"{typographic(significant(block['value']))}{unit}"
         )
-        said = f"{data.model}. {block['target']}. {measure['how']} Widest: {widest}.{ends} {signs(block['scale'] == 'removal')}"
+        inks = "" if block["scale"] == "contribution" else f" {signs(block['scale'] == 'removal')}"
+        said = f"{data.model}. {block['target']}. {measure['how']} Widest: {widest}.{ends}{inks}"
         return f"{block['question']} {answer}\n{_finding(data, block)}", said
     arcs = " Arcs: attention heads between positions." if block["edges"] else ""
     said = f"{data.model}. Bands: the tokens' streams; width and colour are the attribution, at most {widest}.{ends}{arcs} {SIGNS}"
@@ -633,9 +635,14 @@ def _overview_words(data: PageData, block: Mapping[str, Any], limit: float) -> t
 
 
 def _move(data: PageData, block: Mapping[str, Any]) -> str:
-    """Line on the largest edge between two tokens; empty without edges."""
+    """Line on the largest edge between two tokens, else on the head at which the page opens; empty without both."""
     parts = ((at, *edge) for at, held in block["edges"].items() for edge in held if edge[0] != edge[1])
     at, query, key, share = max(parts, key=lambda part: abs(part[3]), default=("", 0, 0, 0.0))
+    heads = _heads_of(block, data.start.to)
+    if not share and heads is not None and data.start.heads:
+        head, layer = int(data.start.heads), data.start.layer
+        at = f" at {data.runs[0].tokens[data.start.to]}" if np.array(block["heads"]).ndim == 3 else ""
+        return f"\nL{layer}H{head} contributes {typographic(significant(heads[layer, head]))}{at}"
     if not share:
         return ""
     layer, head = at.split(",")
@@ -849,7 +856,10 @@ def _drawn_edges(data: GraphBlock) -> tuple[list[PageEdge], list[tuple[int, int]
 
     Where pruning left no such path, these are all edges.
     """
-    edges, whole = sorted(data.edges, key=_weight, reverse=True)[:MOST_LINES], max(data.n_edges, len(data.edges))
+    always = sum(edge.always for edge in data.edges)  # as the page opens
+    ordered = sorted(data.edges, key=lambda edge: (edge.always, _weight(edge)), reverse=True)
+    edges = ordered[: min(MOST_LINES, always + data.shown) if always else MOST_LINES]
+    whole = max(data.n_edges, len(data.edges))
     gaps, which = _gaps(data, edges), ", the largest"
     if any(node.short.isdecimal() for node in data.nodes):
         there = _on_paths(data, [(edge.source, edge.target) for edge in edges] + gaps)

@@ -115,8 +115,8 @@ SAID: dict[str, Any] = {
 # Meanings of bands, and of a curve of faithfulness.
 HOW_DIRECT = "Width and colour: direct contribution to the answer; “sum so far” is that of all before the layer."
 FAITHFUL = "1: the circuit gives the model's own value; 0: that of the ablated model. Shaded: the area of CMD."
-HOW_PATCHED = "Width and colour: change of the answer, {name} {done} in one layer and position."
-HOW_ESTIMATED = "Width and colour: estimated change of the answer, {name} patched in one layer and position."
+HOW_PATCHED = "Width and colour: change of the answer, {name} {done} one at a time."
+HOW_ESTIMATED = "Width and colour: estimated change of the answer, {name} patched one at a time."
 HOW_BLOCKED = "Width and colour: change of the answer with attention blocked in a window of layers."
 # Largest number of columns of such an overview.
 MOST_COLUMNS = 400

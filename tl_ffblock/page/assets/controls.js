@@ -1,6 +1,6 @@
 /* The reader's controls: each sets a field of the selection, and is written from it. */
 
-import { hasLogit } from "./logit.js";
+import { chosenLogit, hasLogit, logitNeurons } from "./logit.js";
 import { channelWords } from "./phrases.js";
 import { closerAround, findPosition, makesShares } from "./selection.js";
 import { MANY_TOKENS } from "./shares.js";
@@ -100,6 +100,15 @@ export function connectControls(bench) {
   });
 }
 
+/** The change that selects a head or a neuron by its name, "L23H3" or "L29N573", as far as the page has it; else null. */
+function findComponent(data, selection, written) {
+  const [, layer, kind, number] = /^\s*L(\d+)([HN])(\d+)\s*$/i.exec(written) || [];
+  const block = chosenLogit(data, selection);
+  if (!kind || !block || !data.layers.includes(Number(layer))) return null;
+  if (kind.toUpperCase() === "H") return block.heads && Number(number) < block.heads[0].length ? { view: "overview", layer: Number(layer), heads: number, neuron: -1, list: "heads" } : null;
+  return logitNeurons(block, Number(layer)).some(([neuron]) => neuron === Number(number)) ? { view: "overview", layer: Number(layer), neuron: Number(number), heads: "", list: "neurons" } : null;
+}
+
 /** Enter goes to the next token that holds the letters, or to the position that is written; in a graph to the next node. */
 function connectSearch(bench) {
   const search = byId("search");
@@ -115,6 +124,8 @@ function connectSearch(bench) {
     if (change) bench.go(change);
     if (find) return;
     const { data, selection } = bench;
+    const component = findComponent(data, selection, search.value);
+    if (component) { byId("search-note").textContent = ""; bench.go(component); return; }
     const position = findPosition(data.runs[selection.run].tokens, search.value, selection.read === "row" ? selection.to : selection.from);
     byId("search-note").textContent = position < 0 ? "not there" : `position ${position}`;
     if (position < 0) return;
@@ -203,7 +214,7 @@ export function markControls(scene, { controls, withoutOwn = false, fields = (_)
 /* Keys and gestures, as the help has them. */
 const KEYS = [
   ["arrows", "another cell of a map; in the overview another layer or token"], ["Enter", "selects the cell"], ["Alt + arrows", "another layer, another row"], ["[ and ]", "the step before, the step after"],
-  ["/", "find a token or a position"], ["z, Esc", "zoom in, back out"], ["drag", "zooms into a part of a map"], ["Shift + click", "on a token: the other end of the cell; on a head: this one alone"], ["f", "files, link, caption"],
+  ["/", "find a token, a position, a head (L23H3) or a neuron (L29N573)"], ["z, Esc", "zoom in, back out"], ["drag", "zooms into a part of a map"], ["Shift + click", "on a token: the other end of the cell; on a head: this one alone"], ["f", "files, link, caption"],
   ["Back", "undoes; the address stores the selection"],
 ];
 

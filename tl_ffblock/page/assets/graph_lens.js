@@ -188,9 +188,9 @@ function connectView(host, now) {
 
 /** Buttons that zoom, and show the whole graph. */
 function zoomButtons(now) {
-  const button = (words, title, act) => { const made = element("button", { type: "button", textContent: words, title }); made.setAttribute("aria-label", title); made.addEventListener("click", act); return made; };
+  const button = (words, title, act) => { const made = element("button", { type: "button", textContent: words, title }); made.addEventListener("click", act); return made; };
   return element("span", { className: "group zooms" }, [
-    button("+", "zoom in", () => zoomTo(now, now.zoom + FRAME.step)), button("−", "zoom out", () => zoomTo(now, now.zoom - FRAME.step)), button("fit", "the whole graph", () => zoomTo(now, 0)),
+    button("+", "zoom in", () => zoomTo(now, now.zoom + FRAME.step)), button("−", "zoom out", () => zoomTo(now, now.zoom - FRAME.step)), button("fit", "shows the whole graph", () => zoomTo(now, 0)),
   ]);
 }
 

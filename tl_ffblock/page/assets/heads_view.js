@@ -68,20 +68,29 @@ function toggledHeads(scene, index, alone) {
   return next.length ? next.join(".") : String(index);
 }
 
+/** The change that shows these heads; where maps are those of heads, sentence, card and list are of the first of them. */
+function headsChange(scene, heads) {
+  const { data, selection } = scene;
+  const [name] = headBlock(data, selection);
+  const follows = !scene.beside && heads !== "" && data.channels.get(selection.scope).blockName === name;
+  return follows ? { heads, scope: headKeysOf(data, selection)[Number(heads.split(".")[0])] } : { heads };
+}
+
 function headButtons(scene, go) {
   const { data, selection } = scene;
   const [, block] = headBlock(data, selection);
   const shown = shownHeads(data, selection);
   const buttons = block.channels.map((channel, index) => {
     const on = shown.includes(index);
-    const button = element("button", { type: "button", className: "head", textContent: channel.name.replace(/^head /, ""), title: `${channel.name}: click shows or hides, shift-click shows it alone` });
+    const button = element("button", { type: "button", className: "head", textContent: channel.name.replace(/^head /, ""), title: `${channel.name}: click shows or hides, shift-click or double-click shows it alone` });
     button.setAttribute("aria-pressed", String(on));
     if (!block.signed) button.style.setProperty("--head", headInk(index));
-    button.addEventListener("click", (event) => go({ heads: toggledHeads(scene, index, event.shiftKey) }));
+    button.addEventListener("click", (event) => go(headsChange(scene, toggledHeads(scene, index, event.shiftKey))));
+    button.addEventListener("dblclick", () => go(headsChange(scene, String(index))));
     return button;
   });
   const everyone = element("button", { type: "button", textContent: "all" });
-  everyone.addEventListener("click", () => go({ heads: "" }));
+  everyone.addEventListener("click", () => go(headsChange(scene, "")));
   return element("div", { className: "toggles head-choice" }, [...(scene.beside ? [] : [blockChoice(scene, go)]), element("span", { className: "note", textContent: "heads" }), ...buttons, everyone, ...betweenChoice(scene, go)]);
 }
 

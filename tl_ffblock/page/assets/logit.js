@@ -432,7 +432,9 @@ export function logitNote(scene, perPixel) {
   const ends = [`Colours end at ${scale === "contribution" ? "" : "±"}${formatRough(limit, Boolean(block.says))}${logitUnit(block)}${top > limit * 1.0001 ? ` (99th percentile; cells reach ${formatRough(top, false)})` : ""}.`];
   if (scene.selection.root) ends.push("Square-root scale.");
   if (block.ends) ends.push("Lines: 95 % intervals; hollow: the interval contains 0.");
+  if (Object.keys(block.edges).length) ends.push("Arcs: the largest attributions of heads from one token to another, as wide as they are large.");
   if (block.heads) ends.push(headsNote(scene, block));
+  if (block.neurons.some((neurons) => neurons.length)) ends.push("Dots: the largest neurons of each layer, summed over positions; area is size.");
   if (scene.hidden.size) ends.push("Hidden tokens are left out of the picture, not of the sums.");
   return [INKS[scale], ...ends, ...pixelRemark(perPixel), block.certificate].join(" ");
 }

@@ -115,7 +115,8 @@ export function openData(payload) {
   const tableOf = (run, key, name) => {
     const channel = data.channels.get(key);
     const block = data.runs[run].blocks[channel.blockName];
-    return name === "values" ? block.values[channel.name] : block.columns[name] && block.columns[name][channel.name];
+    const { same = channel.blockName } = block.values[channel.name];
+    return name === "values" ? data.runs[run].blocks[same].values[channel.name] : block.columns[name] && block.columns[name][channel.name];
   };
   const referenceOf = (key, packed) => packed.reference && channelKey(data, data.channels.get(key).blockName, packed.reference);
   const decode = async (run, key, name) => {

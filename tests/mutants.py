@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant("mixer: B and C at padding", "layer/mixers.py", "convolution.activated(made(x)) * _real(x)[..., None]", "convolution.activated(made(x))", (MIXERS, "-k", "bias_at_padding and mamba2-right")),
     Mutant("mixer: a bias at padding has a gate of its own", "bridge/gradient_cache.py", "if at is None else self.gate(place, y).gather(1, at)", "", (MIXERS, "-k", "bias_at_padding and mamba-left")),
     Mutant("mixer: knockout reads padding", "bridge/layers.py", "receive(x if mask is None or mask.ndim != 2 else x * mask[..., None].to(x))", "receive(x)", (MIXERS, "-k", "padding_changes and qwen3_5-left")),
-    Mutant("mixer: rounding of long sums", "layer/mixers.py", "(total - rounded).to(x.dtype)", "(rounded - rounded)", (MIXERS, "-k", "strong_decays and mamba2")),
+    Mutant("mixer: rounding of long sums", "layer/mixers.py", "(total - rounded).to(x.dtype)", "(rounded - rounded)", (MIXERS, "-k", "strong_decays")),
     Mutant("masking: a mixer's source tokens, not writes", "attribution/attribute.py", "others_of(of_prompt.cells(writes))", "others_of(own)", (MIXERS, "-k", "masking_estimate and mamba")),
     # Attention by rows and recomputed patterns; memory.
     Mutant("attention: another pattern", "bridge/attention.py", "if not error <= self.model.tolerance:", "if error < 0:", (BY_ROWS, "-k", "another")),

@@ -152,13 +152,12 @@ def test_edges_are_of_the_tokens_that_taps_read(family: str) -> None:
         close(result.edges[layer].sum(dim=0), result.maps["Attn", layer])
 
 
-@pytest.mark.parametrize("family", ["mamba", "mamba2"])
-def test_strong_decays_of_long_sequences_are_exact(family: str) -> None:
+def test_strong_decays_of_long_sequences_are_exact() -> None:
     """In float32, where a difference of two long sums has the rounding of the sums."""
-    model = tiny.bridge(family, num_hidden_layers=1)
+    model = tiny.bridge("mamba2", num_hidden_layers=1)
     for name, weight in model.original_model.named_parameters():
-        weight.data += 3.0 * name.endswith("A_log")
-    tokens = torch.randint(tiny.N_SPECIAL, tiny.VOCAB, (300,), generator=torch.Generator().manual_seed(0))
+        weight.data += 2.5 * name.endswith("A_log")
+    tokens = torch.randint(tiny.N_SPECIAL, tiny.VOCAB, (1000,), generator=torch.Generator().manual_seed(0))
     maps = ffb.contribution_maps(model, tokens, scopes="Attn", queries=[-1, 150])
     assert maps.worst_completeness()[0] < CONSERVED_FLOAT32
 

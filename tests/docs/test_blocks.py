@@ -130,7 +130,7 @@ def test_a_table_that_turns_round_refuses_its_sentence(monkeypatch: pytest.Monke
             heads_tables,
             "stored",
             "said_of_probes",
-            {"minus_attention_low": lambda old: old + 1},
+            {"attachment_low": lambda old: old - 1},
             "above the best fixed",
         ),
     ],

@@ -63,9 +63,14 @@ export function placesOf(data, shown, size) {
 /* How much larger than its own size a picture can be made. */
 const NEAREST = 2;
 
+/* Part of their size at which words can still be read: then a picture is scaled alike across and down. */
+export const LEGIBLE = 0.62;
+
 /** How much a picture is scaled across and down in a frame: at zoom 0 the whole of it fits, at 1 it has its own size. */
 export function scaleAt({ width, height }, frame, zoom) {
-  const fit = [frame.width / width, frame.height / height].map((part) => Math.min(1, part));
+  const parts = [frame.width / width, frame.height / height].map((part) => Math.min(1, part));
+  const least = Math.min(...parts);
+  const fit = least < LEGIBLE ? parts : [least, least];
   const nearer = fit.every((part) => part === 1) ? zoom : zoom - 1;
   const [across, down] = fit.map((part) => part ** (1 - Math.min(1, zoom)) * NEAREST ** Math.max(0, nearer));
   return { across, down };

@@ -1,7 +1,7 @@
 /* View: a layered graph. Target, edges shown, colours and the chosen node are fields of the selection. */
 
 import { nodeCard } from "./graph_card.js";
-import { MARGIN, keptInside, largestSizes, placesOf, ranked, scaleAt, shareLimit, shownAt, sizeIn } from "./graph_layout.js";
+import { LEGIBLE, MARGIN, keptInside, largestSizes, placesOf, ranked, scaleAt, shareLimit, shownAt, sizeIn } from "./graph_layout.js";
 import { REMOVAL_ENDS, scaleOf } from "./colours.js";
 import { cardOf, entropyInk, graphBody, graphView, light, namesView, paperStrips, shareInk, topOf } from "./graph_view.js";
 import { HIDDEN_EDGES, plainNumber, shareWord, shownText, targetText } from "./graph_words.js";
@@ -18,8 +18,8 @@ export function hasGraph(data) {
   return graphBlock(data, 0) !== undefined;
 }
 
-/* Heights of the picture's frame: at least, in a notebook, and what is above it in the window; zoom of a step; pixels of a drag; parts above which words can be read. */
-const FRAME = { least: 360, framed: 520, around: 260, step: 0.2, moved: 4, legible: 0.62, even: 1.35, closest: 2 };
+/* Heights of the picture's frame: at least, in a notebook, and what is above it in the window; zoom of a step; pixels of a drag; unevenness up to which words are written. */
+const FRAME = { least: 360, framed: 520, around: 260, step: 0.2, moved: 4, even: 1.35, closest: 2 };
 
 /** Pixels that the picture may be high. */
 function roomOf(scene) {
@@ -141,7 +141,7 @@ function lay(now, view) {
   const { across, down, left, top } = now.view;
   now.body.setAttribute("transform", `matrix(${across} 0 0 ${down} ${MARGIN.left + left} ${topOf(now.drawn) + top})`);
   now.body.style.setProperty("--part", String(Math.max(0.3, Math.min(1.2, Math.sqrt(across * down)))));
-  now.picture.classList.toggle("far", Math.min(across, down) < FRAME.legible || Math.max(across / down, down / across) > FRAME.even);
+  now.picture.classList.toggle("far", Math.min(across, down) < LEGIBLE || Math.max(across / down, down / across) > FRAME.even);
   const names = namesView(now.drawn, now.view, now.frame);
   now.names.replaceWith(names);
   now.names = names;

@@ -330,7 +330,7 @@ def inputs(name: str, seed: int = 0) -> dict[str, Tensor]:
     return {"input_ids": ids, "pixel_values": noise(1, 3, 16, 16)}
 
 
-REFUSED = ("Emu3", "Llama4", "MuseGlimmer", "Qwen3_5", "Qwen3_5Moe")
+REFUSED = ("Emu3", "Llama4", "MuseGlimmer")
 
 
 def text(name: str) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import tl_ffblock as ffb
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, assert_refused, direction, double, prompts
 from tests.attribution.test_conservation import HOOKED, certified
-from tests.attribution.test_frozen_autograd import N, assert_near, by, rows
+from tests.attribution.test_frozen_autograd import N, assert_near, by, heads_of, rows
 from tests.cases import EVERY, Case, bridge_of, model_of, processed
 from tests.frozen_autograd import PLACES, FrozenRun
 from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
@@ -54,7 +54,7 @@ def test_direct_contributions_are_autograds(family: str) -> None:
     result = ffb.direct_logit_attribution(double(family), tokens, DIFFERENCE)
     assert float(target.detach()) == pytest.approx(result.value)
     z, ff, x = run.of_layers("z"), run.of_layers("ff"), run.of_layers("x")
-    assert_near(result.heads, rows(z, by(run, z), heads=result.heads.shape[1]))
+    assert_near(result.heads, rows(z, by(run, z), heads_of(family, result.heads)))
     b_out = {at: share for name, at, share in biases(result) if name.endswith("mlp.b_out")}
     mine = torch.stack([mlp + b_out.get(layer, 0) for layer, mlp in enumerate(result.mlps)])
     assert_near(mine, rows(ff, by(run, ff))[:, 0])

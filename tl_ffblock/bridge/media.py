@@ -142,11 +142,11 @@ class _Seen:
         with model.hooks_disabled(), shown(model, pattern=True), ExitStack() as stack:
             stack.callback(model.hooked.embed.register_forward_pre_hook(lambda *_: embedded.append(None)).remove)
             for layer in model.layers:
-                for name, read in (
-                    (layer.sites["pattern"], attend),
+                reads = [
                     (layer.sites["resid_pre"], partial(enter, layer.number)),
                     (layer.output_name, partial(left.__setitem__, layer.number)),
-                ):
+                ]
+                for name, read in [*reads, *([] if layer.is_recurrent else [(layer.sites["pattern"], attend)])]:
                     stack.callback(LastCallback(model.hook_point(name), read).remove)
             forward(model, batch)
         if len(embedded) > 1:

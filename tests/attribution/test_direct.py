@@ -16,6 +16,7 @@ from tests.frozen_autograd import PLACES, FrozenRun
 from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
 from tl_ffblock.bridge.linearised import DIRECT
 from tl_ffblock.errors import IdentityError, InputError, ScopeKeyError
+from tl_ffblock.results.tokens import visible
 from tl_ffblock.views import page_of
 
 TL_RTOL = 1e-4
@@ -192,18 +193,24 @@ def test_what_there_is_not_is_refused() -> None:
 
 
 def test_pages_and_figures_show_the_numbers() -> None:
-    """Heads and feed-forwards as heat maps and sums by layer; the lens as a line with the token of each row, and a table."""
+    """Heads and feed-forwards as heat maps, and the sum so far is the target; the lens as tokens in cells, and the target as a line."""
     model, tokens = double("gpt2"), tiny.tokens("gpt2", 6)
     result, lens = (make(model, tokens, DIFFERENCE) for make in (ffb.direct_logit_attribution, ffb.logit_lens))
     for kind, numbers in (("heads", result.heads.sum(dim=-1)), ("mlps", result.mlps)):
         torch.testing.assert_close(torch.tensor(result.figure(of=kind).axes[0].images[0].get_array().data), numbers)
-    titles = [shown["title"] for shown in page_of(result).runs[0].blocks["numbers"].maps]
-    assert titles == ["Through the layers", "Heads", "Feed-forwards"]
-    assert all("overlap" not in shown["note"] for shown in page_of(result).runs[0].blocks["numbers"].maps)
-    (line,) = lens.figure().axes[0].containers
-    torch.testing.assert_close(torch.tensor(line.lines[0].get_ydata()), lens.values)
-    (table,) = page_of(lens).runs[0].blocks["numbers"].tables
-    assert [entry[1] for entry in table["entries"]] == lens.top_probabilities[:, -1, 0].tolist()
-    assert table["entries"][-1][0].startswith(f"output: {lens.top_tokens[-1][0][0]!r} · ")
-    entropy = ffb.logit_lens(model, tokens, at=[0, 3]).figure().axes[0].containers[0].lines[0].get_ydata()
-    assert len(entropy) == len(lens.names)
+    block = page_of(result).runs[0].blocks["logit"].json
+    assert block["residual"][-1][-1] == pytest.approx(result.value, rel=1e-5) and "overlap" not in block["certificate"]
+    rows = [row for row, name in enumerate(lens.names) if not name.endswith("after attention")]
+    figure = lens.figure()
+    (curve,) = [line for line in figure.axes[1].get_lines() if len(line.get_xdata()) == len(rows)]
+    torch.testing.assert_close(
+        torch.tensor(curve.get_xdata()), lens.values[rows], rtol=1e-5, atol=1e-6, check_dtype=False
+    )
+    cells = figure.axes[0].images[0].get_array()
+    torch.testing.assert_close(
+        torch.tensor(cells.data)[:, -1], lens.top_probabilities[rows, -1, 0], rtol=1e-5, atol=1e-6, check_dtype=False
+    )
+    shown = [text.get_text() for text in figure.axes[0].texts]
+    assert shown[-1] == visible(lens.top_tokens[-1][-1][0]) and len(shown) == len(rows)
+    two = ffb.logit_lens(model, tokens, at=[0, 3]).figure()
+    assert len(two.axes[0].texts) == 2 * len(rows)

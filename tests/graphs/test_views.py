@@ -96,7 +96,7 @@ def test_a_component_has_no_word_but_the_target(monkeypatch: pytest.MonkeyPatch)
     kinds = collections.Counter[str]()
     for node, shown in zip(graph.nodes, (node for node in block_of(graph).nodes), strict=True):
         stream = node.kind in ("input", "sum", "norm")
-        assert shown.label == (shown.says[0] if shown.says and (stream or node.tokens[0] == said) else "")
+        assert shown.label == (f"says {shown.says[0]}" if shown.says and (stream or node.tokens[0] == said) else "")
         kinds[node.kind if shown.label else ""] += 1
     assert kinds["neuron"] and kinds["sum"] and kinds[""]
 

@@ -582,9 +582,7 @@ def _overview_figure(data: PageData, width: float | None) -> Any:
     heads = _heads_of(block, data.start.to)
     panels: dict[str, Any] = {"columns": 2, "width_ratios": (3, 1)} if heads is not None else {}
     wide, high = _inches(width, 2 * COLUMN), min(4.0, max(1.6, 0.085 * len(streams)))
-    turned = any(len(token) > 3 for token in run.tokens) and 0.07 * max(map(len, run.tokens)) > 0.68 * wide / len(
-        run.tokens
-    )
+    turned = 0.04 + 0.07 * max(map(len, run.tokens)) > 0.68 * wide / len(run.tokens)
     figure, grid = axes(
         width=wide, height=high + 0.4 + turned * _room(run.tokens), squeeze=False, sharey=True, **panels
     )
@@ -858,7 +856,7 @@ def _drawn_edges(data: GraphBlock) -> tuple[list[PageEdge], list[tuple[int, int]
     """
     always = sum(edge.always for edge in data.edges)  # as the page opens
     ordered = sorted(data.edges, key=lambda edge: (edge.always, _weight(edge)), reverse=True)
-    edges = ordered[: min(MOST_LINES, always + data.shown) if always else MOST_LINES]
+    edges = ordered[: min(MOST_LINES, always + data.shown) if always and data.targets else MOST_LINES]
     whole = max(data.n_edges, len(data.edges))
     gaps, which = _gaps(data, edges), ", the largest"
     if any(node.short.isdecimal() for node in data.nodes):

@@ -563,6 +563,8 @@ def _layered(result: Result) -> tuple[dict[str, DataBlock], tuple[str, ...], tup
     places = [name for name in ("target", "kind", "layer", "head", axis) if name in frame]
     if value is None or "layer" not in frame or axis in NUMBERED or len(others) > 1 or frame.duplicated(places).any():
         return {}, (), ()
+    if frame["layer"].nunique() < 2 and axis not in ("position", "source", None):
+        return {}, (), ()
     if isinstance(result, AverageShares):
         kinds = by_plural([*STREAMS_OF, *HEADS_OF])
         frame = frame.assign(kind=kinds.get(result.of, result.of))

@@ -138,7 +138,7 @@ def said_of_more() -> str:
             ),
             claim(
                 "- **Facts answered wrongly** (the paper's control, Fig. 13) hardly differ: the largest difference of a pair's mean is "
-                f"{number(wrong.to_numpy().max())}. Random tokens, which are no text, are another control: there the largest head shares "
+                f"{number(wrong.to_numpy().max())}. Random tokens are another control: there the largest head shares "
                 f"{told(heads, 'random tokens')} with the layer's output, on facts {told(heads)}; the layer's output shares "
                 f"{told(outputs, 'random tokens')} with the final one, on facts {told(outputs)}.",
                 wrong.to_numpy().max() < 0.15,

@@ -71,7 +71,7 @@ def test_the_page_tells_what_was_run(page: str) -> None:
         "2 problems",
         "maps/example-1.html",
         "0.12",
-        "<h1>Contextualization change by component · The feed-forward&#39;s output and its skip connection</h1>",
+        "<h1>Contextualization change by component (", ") · The feed-forward&#39;s output and its skip connection (Fig. 7, 24-27)</h1>",
         "tl-ffblock run contextualization,bypass --model ",
         " --shard-size 4",
         "residual around feed-forward",

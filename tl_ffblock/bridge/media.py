@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tl_ffblock.bridge.attention import shown
-from tl_ffblock.bridge.callbacks import LastCallback
+from tl_ffblock.bridge.callbacks import Change, LastCallback
 from tl_ffblock.bridge.hugging_face import difference_from_hugging_face
 from tl_ffblock.bridge.inputs import Batch, forward
 from tl_ffblock.bridge.model import Model
@@ -142,7 +142,7 @@ class _Seen:
         with model.hooks_disabled(), shown(model, pattern=True), ExitStack() as stack:
             stack.callback(model.hooked.embed.register_forward_pre_hook(lambda *_: embedded.append(None)).remove)
             for layer in model.layers:
-                reads = [
+                reads: list[tuple[str, Change]] = [
                     (layer.sites["resid_pre"], partial(enter, layer.number)),
                     (layer.output_name, partial(left.__setitem__, layer.number)),
                 ]

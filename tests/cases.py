@@ -40,6 +40,7 @@ SINCE_4 = {
     "cohere": "its bridge rotates queries and keys in the wrong order",
     "cohere2": "its bridge rotates queries and keys in the wrong order",
     "qwen3_next": "its bridge does not say that the gain of its norms is 1 + weight",
+    "qwen3_5": "its bridge does not say that the gain of its norms is 1 + weight",
 }
 """Families that TransformerLens 3.9 cannot run, or not as Hugging Face does: refused there (test_refusals)."""
 

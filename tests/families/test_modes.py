@@ -375,7 +375,7 @@ def test_the_changed_module_is_named(name: str) -> None:
 
 
 def test_a_norm_without_a_form_is_named() -> None:
-    """Gemma-4 without per-layer inputs and shared layers."""
+    """Gemma-4 without per-layer inputs and shared layers, with a norm of another class."""
     if not hasattr(transformers, "Gemma4TextConfig"):
         pytest.skip("this transformers has no Gemma-4")
     sizes = {**tiny._GQA, "head_dim": 8, "global_head_dim": 8, "num_global_key_value_heads": 2}
@@ -388,11 +388,14 @@ def test_a_norm_without_a_form_is_named() -> None:
         attn_implementation="eager",
     )
     config.architectures = ["Gemma4ForCausalLM"]
-    model = wrapped(transformers.Gemma4ForCausalLM(config), "Gemma4ForCausalLM")
+    inside = transformers.Gemma4ForCausalLM(config)
+    norm = inside.model.layers[0].input_layernorm
+    norm.__class__ = type("Scaled", (type(norm),), {})
+    model = wrapped(inside, "Gemma4ForCausalLM")
     with pytest.raises(UnsupportedModelError) as refused:
         CALLS["path"](model)
     for said in (check_model(model, X).verdict(), str(refused.value)):
-        assert "blocks.0.ln1 (Gemma4RMSNorm) is not a LayerNorm or RMSNorm" in said
+        assert "blocks.0.ln1 (Scaled) is not a LayerNorm or RMSNorm" in said
         assert "attribute" not in said
 
 

@@ -33,7 +33,9 @@ _T5 = {"d_model": 32, "num_layers": 2, "num_heads": 4, "d_kv": 8, "d_ff": 48, "v
 _SIDES = [(f"{side}_{name}", n) for side in ("encoder", "decoder") for name, n in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))]  # fmt: skip
 _BART = {"d_model": 32, "vocab_size": 64, "max_position_embeddings": 48, **dict(_SIDES)}
 _VIT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-_NEXT = {**_SMALL, **_EXPERTS, "num_experts": 4, "layer_types": ["linear_attention", "full_attention"]}
+_FALCON_H1 = {**_SMALL, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
+_MAMBA_2 = {"mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 1, "ssm_state_size": 8}
+_NEMOTRON = {**_SMALL, **_MAMBA_2, "layers_block_type": ["mamba", "attention", "mlp"], "num_hidden_layers": 3}
 _FALCON = {**tiny.FAMILIES["falcon"].config, "new_decoder_architecture": True, "num_kv_heads": 4, "multi_query": False}
 _JETMOE = {**tiny._BASE, "num_key_value_heads": 2, "kv_channels": 8, "num_local_experts": 4, "num_experts_per_tok": 2}
 _GEMMA4 = dict(tiny.FAMILIES["gemma4"].config)
@@ -47,8 +49,8 @@ _GEMMA4_SHARED = {
 _GEMMA4_INPUTS = {**_GEMMA4, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": tiny.VOCAB}
 # fmt: off
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("MambaForCausalLM", "MambaConfig", _TINY, "state-space, recurrent"),
-    ("Qwen3NextForCausalLM", "Qwen3NextConfig", _NEXT, "linear_attn"),
+    ("FalconH1ForCausalLM", "FalconH1Config", _FALCON_H1, "attn and mamba in parallel"),
+    ("NemotronHForCausalLM", "NemotronHConfig", _NEMOTRON, r"layer \d: its token mixer \(NemotronHAttention\) has no known form"),
     ("RwkvForCausalLM", "RwkvConfig", _TINY, "time_mix"),
     ("T5ForConditionalGeneration", "T5Config", _T5, "encoder-decoder"),
     ("BartForConditionalGeneration", "BartConfig", _BART, "encoder-decoder"),

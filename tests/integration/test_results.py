@@ -55,7 +55,7 @@ RESULTS: dict[str, Callable[[], Any]] = {
     "MemoryEstimate": lambda: ffb.memory_estimate(model_of("gpt2"), 64, "attribute"),
     "TokenMaps": run("attention_maps"),
     "AttentionScores": run("attention_scores"),
-    "ImageMap": lambda: ffb.contribution_maps(towers.bridge("Llava"), towers.inputs("Llava"))[0].image_map(torch.rand(6, 5)),
+    "ImageMap": lambda: ffb.contribution_maps(towers.bridge("Llava"), towers.inputs("Llava"))[0].image_map(torch.linspace(0, 1, 30).view(6, 5)),
     "NeuronShares": run("neurons"),
     "AverageMaps": lambda: ffb.average([ffb.contribution_maps(model_of("gpt2"), text) for text in (TEXT, TEXT.flip(0))]),
     "Attribution": lambda: ffb.attribute(model_of("gpt2"), TEXT, ffb.logit(7), of=PARTS),

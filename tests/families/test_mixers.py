@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 import tl_ffblock as ffb
+from docs import coverage
 from tests import oracle, tiny
 from tests.attribution.conftest import DIFFERENCE
-from tests.cases import model_of, slow_beyond
+from tests.cases import TL_3, model_of, slow_beyond
 from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
 from tl_ffblock.interventions import attention_knockout_hooks
 
@@ -172,3 +173,12 @@ def test_the_masking_estimate_is_knockout_in_one_layer(family: str) -> None:
     measured = ffb.faithfulness(model, tokens, target, {"mine": result.masking}, removal="mask")
     close(result.masking[:-1], measured.effects[0][:-1])
     assert result.masking[:-1].all() and not result.masking[-1]
+
+
+@pytest.mark.skipif(TL_3, reason="TransformerLens 3 does not have all of their bridges")
+@pytest.mark.parametrize(
+    "name", ["OlmoHybridForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM", "GraniteMoeHybridForCausalLM"]
+)
+def test_an_architecture_without_a_family_is_exact(name: str) -> None:
+    """Maps of all scopes and the attribution of a logit, in both dtypes: their form is inferred, also of unlike layers."""
+    assert coverage.row_of(name, {})["status"] == "exact"

@@ -566,6 +566,8 @@ def test_every_target_of_patching_has_a_column(show: Shower, build: Builder) -> 
             sweep.values["head"][number_of].flatten().tolist(), rel=1e-3
         )
     screen = opened(show, maps.to_html(beside=(attribution(tokens), sweep)))
+    screen.page.evaluate("() => { location.hash += '&list=heads'; }")  # it opens at the edges, of the largest move
+    screen.settle()
     heads_row = screen.page.locator("table.measured tr").first.inner_text()
     assert "logit 'a'" in heads_row and "logit 'b'" in heads_row and screen.problems == []
 

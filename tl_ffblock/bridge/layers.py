@@ -247,7 +247,7 @@ class BoundLayer:
             return self.name("attn.gate.hook_out")
         return self.name("attn.hook_q_gate") if getattr(self.hooked.cfg, "gated_q_proj", False) else None
 
-    def gate(self, tensor: Float[Tensor, "batch pos _"]) -> Float[Tensor, "batch pos head gated"]:
+    def gate(self, tensor: Float[Tensor, "batch pos *_"]) -> Float[Tensor, "batch pos head gated"]:
         """Gate of attention from the tensor of its HookPoint: its sigmoid, in Laguna its softplus. The identity of the sum decides.
 
         That of a mixer without a softmax has no HookPoint and is itself.

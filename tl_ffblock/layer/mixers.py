@@ -24,7 +24,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from einops import einsum, rearrange, repeat
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 - torch's own abbreviation
 
@@ -263,7 +263,7 @@ def _real(x: Float[Tensor, "batch pos d"]) -> Bool[Tensor, "batch pos 1"]:
     return (x.detach() != 0).any(dim=-1, keepdim=True)
 
 
-def _delayed(x: Float[Tensor, "batch pos *more"], steps: int) -> Float[Tensor, "batch pos *more"]:
+def _delayed(x: Shaped[Tensor, "batch pos *more"], steps: int) -> Shaped[Tensor, "batch pos *more"]:
     return x if steps == 0 else torch.cat([torch.zeros_like(x[:, :steps]), x[:, :-steps]], dim=1)[:, : x.shape[1]]
 
 

@@ -453,9 +453,18 @@ class LayerRecord:
             w_v, b_v = rearrange(w_v, "head d e -> (head e) d 1"), rearrange(b_v, "head e -> (head e) 1")
             constant = None if constant is None else rearrange(constant, "query head e -> query (head e) 1")
         block = replace(self.block, attention=replace(attention, w_o=w_o, w_v=w_v, b_v=b_v, norm=None))
-        pattern, gone = channels.flatten(0, 1), None
-        changed = replace(self, block=block, pattern=pattern, value=value, constant=constant)
-        return replace(changed, gate=gone, taps=gone, query=gone, key=gone)
+        pattern = channels.flatten(0, 1)
+        return replace(
+            self,
+            block=block,
+            pattern=pattern,
+            value=value,
+            constant=constant,
+            gate=None,
+            taps=None,
+            query=None,
+            key=None,
+        )
 
     def pre_activations(
         self, ff: FeedForward, x: Float[Tensor, "query d"]

@@ -10,6 +10,7 @@ from benchmarks.estimates import correlations, effects
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, Refused, assert_refused, direction, double, pair
 from tests.cases import EVERY, ORDERS, Case, model_of
+from tl_ffblock.bridge.model import identify
 from tl_ffblock.errors import InputError, ModelLoadError, ScopeKeyError, UnsupportedModelError
 
 N = 6
@@ -88,11 +89,13 @@ def test_heads_estimates_sum_to_attentions(case: Case) -> None:
     """At every position; of every order of norms and every kind of attention, by HookPoints of their own."""
     tokens, target = case.tokens(N), ffb.logit(7, minus=11)
     model, corrupted = case.model(), torch.cat([tokens[:3], tokens.flip(0)[3:]])
-    kind = "q" if case.name == "gemma4" else "v"
-    if kind == "q":
-        with pytest.raises(UnsupportedModelError, match="of='v': .* makes values of keys in some layers"):
+    recurrent = any(layer.is_recurrent for layer in identify(model).layers)
+    kind = "attention" if recurrent else "q" if case.name == "gemma4" else "v"
+    if kind != "v":
+        refused = "without a softmax .* of='v'" if recurrent else "of='v': .* makes values of keys in some layers"
+        with pytest.raises(UnsupportedModelError, match=refused):
             ffb.attribution_patching(model, tokens, corrupted, target, of="v")
-    result = ffb.attribution_patching(model, tokens, corrupted, target, of=("attention", kind))
+    result = ffb.attribution_patching(model, tokens, corrupted, target, of=tuple({"attention": 0, kind: 0}))
     torch.testing.assert_close(result.heads.sum(dim=1), result["attention"], rtol=1e-4, atol=1e-5)
     assert result[kind].abs().max() > 1e-6
 

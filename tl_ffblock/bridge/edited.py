@@ -490,11 +490,15 @@ def patched_name(model: Model, kind: PatchKind, layer: int) -> str:
 
 
 def refuse_normed_values(model: Model, *kinds: str) -> None:
-    """Refuse keys and values of a model whose values have a norm of their own: keys may be values, and heads differ by layer.
+    """Refuse queries, keys and values of a model with layers without a softmax, and keys and values if the latter have a norm.
+
+    With such a norm keys may be values, and heads differ by layer.
 
     Raises:
-        UnsupportedModelError: for "k" and "v".
+        UnsupportedModelError: for "q", "k" and "v".
     """
+    if of_softmax := [kind for kind in kinds if kind in ("q", "k", "v")]:
+        model.refuse_recurrent(f"of={of_softmax[0]!r} needs a softmax in every layer. Omit {of_softmax[0]!r} from `of`")
     asked = next((kind for kind in kinds if kind in ("k", "v")), None)
     if asked is not None and model.layers[0].norms_values:
         raise UnsupportedModelError(

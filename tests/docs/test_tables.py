@@ -121,7 +121,7 @@ def test_rows_are_measured_in_processes_of_their_own() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     first, second = (line for line in answer.stdout.splitlines() if line.startswith(("ViT", "DeiT")))
-    assert "its process ended" in first and "reads images or sounds" in second
+    assert "its process ended" in first and "an encoder of images or sounds" in second
 
 
 def test_every_timed_method_computes_the_same_shares(script_of: Callable[[str], ModuleType]) -> None:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tl_ffblock as ffb
 from tests import tiny
 from tests.attribution.conftest import DIFFERENCE
-from tests.cases import TL_3
+from tests.cases import MIXERS, TL_3
 from tests.tolerances import BY_ROWS, GOLDEN_ROTARY, ORACLE
 from tl_ffblock import contributions
 from tl_ffblock.bridge import attention
@@ -30,7 +30,7 @@ OFTEN = ("llama", "gpt2", "mistral", "gpt_neox", "gemma2", "gpt_oss", "bert", "g
 FAMILIES = [
     f if f in OFTEN else pytest.param(f, marks=pytest.mark.slow)
     for f in tiny.ALL_FAMILIES
-    if f not in CANNOT | LATENT_OR_GATED
+    if f not in (*CANNOT, *LATENT_OR_GATED, *MIXERS)
 ]
 SDPA = ("bert", "roberta", "opt", "nanochat")
 """Bridges that leave attention to Hugging Face, which runs sdpa where it was loaded so."""

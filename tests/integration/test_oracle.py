@@ -32,7 +32,7 @@ def compare(maps: Any, expected: dict[str, Tensor], tolerance: float, floor: flo
 
 
 @pytest.mark.parametrize("value_bias", ["bias", "token"])
-@pytest.mark.parametrize("family", slow_beyond(tiny.FAMILIES))
+@pytest.mark.parametrize("family", slow_beyond([*tiny.FAMILIES]))
 def test_maps_are_the_oracles(family: str, value_bias: str) -> None:
     """Cell by cell in float64, with the values' bias in either place; in float32 within 2e-5."""
     tokens = tiny.tokens(family, 7)

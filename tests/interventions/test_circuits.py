@@ -14,7 +14,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
-from tests.cases import TOYS, Case, identify, model_of
+from tests.cases import MIXERS, TOYS, Case, identify, model_of
 from tests.tolerances import FLOAT32
 from tl_ffblock.bridge import edge_ablation
 from tl_ffblock.errors import (
@@ -37,7 +37,11 @@ WITHOUT_EDGES = {
     "gemma4": "values have a norm of their own",
 }
 """Families whose attention does not read its input by W_Q, W_K and W_V alone, with the words of the refusal."""
-OTHERS = [name for name in tiny.ALL_FAMILIES if name not in (*COVERED, *WITHOUT_EDGES, "bert", "roberta", "openai_gpt")]
+OTHERS = [
+    name
+    for name in tiny.ALL_FAMILIES
+    if name not in (*COVERED, *WITHOUT_EDGES, *MIXERS, "bert", "roberta", "openai_gpt")
+]
 EXACT = dict(rtol=1e-9, atol=1e-10)
 """float64: the same sums in another order. Rotary tables are float32 in both."""
 

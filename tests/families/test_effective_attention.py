@@ -10,6 +10,7 @@ import torch
 
 import tl_ffblock as ffb
 from docs import coverage
+from tests.cases import SINCE_4, TL_3
 from tl_ffblock.errors import FFBlockError, InputError, UnsupportedModelError
 
 TOKENS = torch.tensor([5, 9, 13, 6, 9, 7, 20, 31])
@@ -25,6 +26,8 @@ def model_of(architecture: str, changes: tuple[tuple[str, Any], ...] = ()) -> An
     """The tiny bridge of an architecture."""
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
+    if TL_3 and architecture.startswith("Qwen3_5"):
+        pytest.skip(f"TransformerLens 3: {SINCE_4['qwen3_5']}")
     model = coverage.build(architecture, torch.float32, dict(changes))
     return build_bridge_from_module(model, architecture, hf_config=model.config).eval()
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 import tl_ffblock as ffb
 from tests import tiny
+from tests.cases import bridge_of
 
 BROKEN = 1.01
 N = 6
@@ -406,7 +407,7 @@ def break_it(monkeypatch: pytest.MonkeyPatch, path: str, spoil: Spoil) -> None:
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     """One per cent too much in one place, and the error names what misses what."""
-    model = tiny.bridge(fault.family)
+    model = bridge_of(fault.family)
     break_it(monkeypatch, fault.broken, fault.spoil)
     with pytest.raises(getattr(ffb.errors, fault.error), match=re.escape(fault.says)):
         MADE[fault.made](model, tiny.tokens(fault.family, N))
@@ -415,7 +416,7 @@ def test_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch, fault: Fault)
 @pytest.mark.parametrize(("made", "family"), sorted({(fault.made, fault.family) for fault in FAULTS}))
 def test_what_is_right_is_not(made: str, family: str) -> None:
     """The same calls without the fault."""
-    MADE[made](tiny.bridge(family), tiny.tokens(family, N))
+    MADE[made](bridge_of(family), tiny.tokens(family, N))
 
 
 def test_a_mean_embedding_needs_rows_of_the_matrix() -> None:

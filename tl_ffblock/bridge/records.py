@@ -228,7 +228,14 @@ def collecting(
 
 def _hook_points_inside(model: Model) -> list[list[HookPoint]]:
     """By layer: HookPoints between its input and the next norm's output, each once."""
-    read_by_norm = ("ln1.", "norm.", "hook_in", "hook_resid_pre", "hook_attn_in", "hook_q_input")  # queries' norm runs first
+    read_by_norm = (
+        "ln1.",
+        "norm.",
+        "hook_in",
+        "hook_resid_pre",
+        "hook_attn_in",
+        "hook_q_input",
+    )  # queries' norm runs first
     inside: list[dict[int, HookPoint]] = [{} for _ in range(model.n_layers)]
     for name, point in model.hook_points.items():
         if name.startswith("ln_final."):

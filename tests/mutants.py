@@ -263,6 +263,8 @@ MUTANTS = (
     Mutant("patching: late runs are not checked", "bridge/edited.py", "if _gives(lambda: self._run(latest, 2, [], self._from), [self.read] * 2):", "if True:", (PATCHING, "-k", "before_the_patch")),
     Mutant("patching: a kind that is not obeyed", "bridge/edited.py", "<= 10 * self._model.eps(", "<= -10 * self._model.eps(", (PATCHING, "-k", "cannot_be_patched")),
     Mutant("patching: the stream without the skip connection", "bridge/edited.py", 'values = (values - self._kept["residual", layer]) / self._attention_factor(layer)', "pass", (PATCHING, "-k", "laws and gpt2")),
+    Mutant("direct: a shared expert beside the experts is not constant", "bridge/linearised.py", '("z", "mlp_out", "beside")', '("z", "mlp_out")', ("tests/families/test_mixers.py", "-k", "gradients_of_an_architecture")),
+    Mutant("direct: no derivative is refused", "bridge/linearised.py", "y.register_hook(refuse)", "y.register_hook(lambda _: None)", ("tests/attribution/test_direct.py", "-k", "inside_a_branch")),
     Mutant("patching: the wrong run is patched", "interventions/activation_patching.py", "runs[::-1] if sweep.direction", "runs if sweep.direction", (PATCHING, "-k", "plain_hook and gpt2")),
     Mutant("patching: normalised the other way round", "interventions/activation_patching.py", "return self.corrupted, unit.masked_fill(", "return self.clean, -unit.masked_fill(", (PATCHING, "-k", "laws and gpt2")),
     Mutant("metrics: answers in the order of a batch are read for each row", "metrics.py", "if not _by_row(torch.stack(rows), joint, turned):", "if False:", (BATCHES, "-k", "function_of_a_batch")),

@@ -11,14 +11,15 @@ from tests import tiny
 from tests.attribution.conftest import DIFFERENCE, assert_refused, direction, double, prompts
 from tests.attribution.test_conservation import HOOKED, certified
 from tests.attribution.test_frozen_autograd import N, assert_near, by, heads_of, rows
-from tests.cases import EVERY, Case, bridge_of, model_of, processed
+from tests.cases import EVERY, Case, bridge_of, model_of, processed, slow_beyond
 from tests.frozen_autograd import PLACES, FrozenRun
 from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
 from tl_ffblock.bridge.linearised import DIRECT
-from tl_ffblock.errors import IdentityError, InputError, ScopeKeyError
+from tl_ffblock.errors import CompletenessError, IdentityError, InputError, ScopeKeyError
 from tl_ffblock.results.tokens import visible
 from tl_ffblock.views import page_of
 
+POST_LN = ("bert", "roberta", "openai_gpt")
 TL_RTOL = 1e-4
 """float32 products of another order of sums, relative to the largest."""
 
@@ -66,6 +67,48 @@ def test_direct_contributions_are_autograds(family: str) -> None:
 def biases(result: Any) -> list[tuple[str, int, Tensor]]:
     """Name, layer and shares by position."""
     return list(zip(result.bias_names, result.bias_layers, result.bias_shares, strict=True))
+
+
+def assert_read_from_the_stream_alone(model: Any, tokens: Tensor, tolerance: float) -> None:
+    """Of a direction behind the last layer, each layer's input has its own product, times the scales of later layers (Gemma-4).
+
+    A path through a later head or feed-forward would add to it, and sums would not show that: an unfrozen norm's input has the
+    derivative zero along itself.
+    """
+    depth = model.cfg.n_layers
+    vector = torch.randn(model.cfg.d_model, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    result = ffb.direct_logit_attribution(model, tokens, ffb.direction(vector, layer=depth))
+    _, cache = model.run_with_cache(tokens[None])
+    for layer in range(depth):
+        scale = 1.0
+        for block in model.blocks[layer:]:
+            scale *= float(getattr(getattr(block, "original_component", block), "layer_scalar", 1.0))
+        expected = scale * float(cache[f"blocks.{layer}.hook_resid_pre"][0, -1].double() @ vector)
+        assert float(result.residual[layer, -1]) == pytest.approx(
+            expected, rel=tolerance, abs=tolerance * float(vector.norm())
+        )
+        assert not result.residual[layer, :-1].any()
+
+
+@pytest.mark.parametrize("family", slow_beyond([name for name in tiny.ALL_FAMILIES if name not in POST_LN]))
+def test_no_path_leads_through_a_later_branch(family: str) -> None:
+    """In a Post-LN block the stream goes through norms."""
+    assert_read_from_the_stream_alone(model_of(family), tiny.tokens(family, 5), TL_RTOL)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
+def test_a_derivative_inside_a_branch_is_refused(family: str) -> None:
+    """A hook that computes a feed-forward's output from its norm's; detached, the output is a constant."""
+    model, tokens, read = double(family), tiny.tokens(family, 5), list[Tensor]()
+
+    def attempt(kept: Any) -> Any:
+        norm, out = (f"blocks.1.{name}" for name in ("ln2.hook_out", "hook_mlp_out"))
+        hooks = [(norm, lambda x, hook: read.append(kept(x))), (out, lambda y, hook: y + read.pop())]
+        return ffb.direct_logit_attribution(model, tokens, DIFFERENCE, fwd_hooks=hooks)
+
+    assert_refused(lambda: attempt(lambda x: x), CompletenessError, r"derivative at blocks\.1\.ln2.*Detach")
+    edited = attempt(Tensor.detach)
+    assert sum(edited.sums().values()) == pytest.approx(edited.value) and edited.sums()["edits"]
 
 
 def test_transformer_lens_agrees_on_processed_weights_alone() -> None:

@@ -11,6 +11,7 @@ import tl_ffblock as ffb
 from docs import coverage
 from tests import oracle, tiny
 from tests.attribution.conftest import DIFFERENCE
+from tests.attribution.test_direct import TL_RTOL, assert_read_from_the_stream_alone
 from tests.cases import TL_3, model_of, slow_beyond
 from tests.tolerances import CONSERVED_FLOAT32, CONSERVED_FLOAT64, ORACLE
 from tl_ffblock.interventions import attention_knockout_hooks
@@ -175,10 +176,57 @@ def test_the_masking_estimate_is_knockout_in_one_layer(family: str) -> None:
     assert result.masking[:-1].all() and not result.masking[-1]
 
 
-@pytest.mark.skipif(TL_3, reason="TransformerLens 3 does not have all of their bridges")
-@pytest.mark.parametrize(
+UNNAMED = pytest.mark.parametrize(
     "name", ["OlmoHybridForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM", "GraniteMoeHybridForCausalLM"]
 )
+TL_4 = pytest.mark.skipif(TL_3, reason="TransformerLens 3 does not have all of their bridges")
+
+
+@TL_4
+@UNNAMED
 def test_an_architecture_without_a_family_is_exact(name: str) -> None:
     """Maps of all scopes and the attribution of a logit, in both dtypes: their form is inferred, also of unlike layers."""
     assert coverage.row_of(name, {})["status"] == "exact"
+
+
+@TL_4
+@DOUBLE
+@UNNAMED
+def test_gradients_of_an_architecture_without_a_family_are_its_own(name: str) -> None:
+    """Autograd through Hugging Face's model, of which some norms round to float32; direct contributions by the stream alone."""
+    tokens = tiny.tokens("llama", 6)
+    model, _ = coverage._bridge_and_logits(name, torch.float64, {}, {"input_ids": tokens[None]})
+    reference, read = coverage.build(name, torch.float64, {}), list[Tensor]()
+
+    def enter(_: nn.Module, __: Any, embedded: Tensor) -> Tensor:
+        read.append(embedded.detach().requires_grad_())
+        return read[0]
+
+    reference.get_input_embeddings().register_forward_hook(enter)
+    logits = reference(tokens[None]).logits[0, -1]
+    (by,) = torch.autograd.grad(logits[7] - logits[11], read[0])
+    expected = (read[0] * by)[0].sum(dim=-1).detach()
+    found = ffb.attribute(model, tokens, DIFFERENCE, rules="gradient").token_attributions
+    torch.testing.assert_close(found, expected, rtol=0, atol=CONSERVED_FLOAT32 * float(expected.abs().max()))
+    assert_read_from_the_stream_alone(model, tokens, TL_RTOL)
+
+
+@TL_4
+@DOUBLE
+@pytest.mark.parametrize("name", ["Lfm2ForCausalLM", "Lfm2MoeForCausalLM"])
+def test_contributions_through_a_gated_convolution_are_a_token_at_a_time(name: str) -> None:
+    """`g_i k_i-j (s_j u_j) W_O` of Hugging Face's module, whose input is each token alone at the norm's own scale."""
+    tokens = tiny.tokens("llama", 7)
+    model, _ = coverage._bridge_and_logits(name, torch.float64, {}, {"input_ids": tokens[None]})
+    block: Any = coverage.build(name, torch.float64, {}).model.layers[0]
+    with torch.no_grad():
+        _, cache = model.run_with_cache(tokens[None])
+        x = block.operator_norm(cache["blocks.0.hook_resid_pre"])
+        source, gate, value = block.conv.in_proj(x).chunk(3, dim=-1)
+        expected = []
+        for key in range(len(tokens)):
+            alone = torch.zeros_like(value)
+            alone[:, key] = (source * value)[:, key]
+            convolved = block.conv.conv(alone.transpose(1, 2))[..., : len(tokens)].transpose(1, 2)
+            expected.append(block.conv.out_proj(gate * convolved)[0])
+    close(ffb.decompose(model, tokens, layer=0).parts("Attn"), torch.stack(expected, dim=1))

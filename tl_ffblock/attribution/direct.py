@@ -137,7 +137,8 @@ def direct_logit_attribution(
 
     A head's contribution is `<z W_O, W_U / scale>`, with the final norm's scale of the forward pass (Elhage et al. 2021). The
     model is used as it is: no weights need to be folded. Paths through later heads and feed-forwards are not included; use
-    `ffb.attribute` for them. The sums are checked at every layer's input. Costs one forward and one backward pass.
+    `ffb.attribute` for them. The sums are checked at every layer's input, and no derivative may reach the norm before a head or
+    feed-forward. Costs one forward and one backward pass.
 
     Args:
         model: As in `ffb.attribute`.
@@ -155,7 +156,7 @@ def direct_logit_attribution(
         One result for a text or [pos] tokens; `Results`, a list, for a list of texts or a [batch, pos] tensor.
 
     Raises:
-        CompletenessError: if contributions do not sum to the target.
+        CompletenessError: if contributions do not sum to the target, or a hook adds a path through a head or feed-forward.
         FFBlockError: whatever else `ffb.attribute` raises.
     """
     parts: tuple[Part, ...] = ("heads", "mlps", *read_parts(of, ("neurons",)))

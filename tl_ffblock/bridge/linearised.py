@@ -42,7 +42,7 @@ from tl_ffblock.bridge.linears import bias, head_linear, unwrapped
 from tl_ffblock.bridge.model import Model
 from tl_ffblock.bridge.offloaded import weights_on_device
 from tl_ffblock.bridge.readout import bias_of_unembedding
-from tl_ffblock.errors import InputError, UnsupportedModelError
+from tl_ffblock.errors import CompletenessError, InputError, UnsupportedModelError
 from tl_ffblock.layer.activations import KNOWN, Activation
 from tl_ffblock.layer.linear import activated, added, carried, normed, scaled, shared
 from tl_ffblock.layer.mixers import Constant, MixerSite
@@ -124,8 +124,12 @@ def linearised(model: Model, rules: Rules, cache: GradientCache) -> Iterator[Fit
     fittings = Fittings(model)
     fit = _Linearised(model, rules, cache, fittings)
     fit.embedding()
-    for layer, name in _norms(model, stream_alone=rules.direct):
+    norms = list(_norms(model, stream_alone=rules.direct))
+    for layer, name in norms:
         fit.norm(layer, name)
+    for layer, name in _norms(model, stream_alone=False) if rules.direct else ():
+        if (layer, name) not in norms:
+            fit.without_derivative(name)
     for bound in model.layers:
         fit.layer(bound)
     fit.boundary(model.n_layers, model.output_name)
@@ -210,12 +214,8 @@ class _Linearised:
                 self.fittings.after(f"{name}.hook_scale", Tensor.detach)
             self.fittings.output_of(name, shift)
             return
-        shown = (
-            f"{name}.hook_out" in self.model.hook_points
-        )  # a norm inside attention or a prediction head has no HookPoint
-        at_end = partial(self.fittings.before, f"{name}.hook_out") if shown else partial(self.fittings.output_of, name)
         if not self.rules.norms:
-            at_end(shift)
+            self._at_end(name, shift)
             return
         read: list[Tensor] = []
 
@@ -226,7 +226,25 @@ class _Linearised:
             return onward if shift is None else shift(onward)
 
         self._at_input(name, read.append)
-        at_end(form)
+        self._at_end(name, form)
+
+    def without_derivative(self, norm: str) -> None:
+        """Refuse a derivative at a norm that heads or a feed-forward read, which direct rules must not have.
+
+        Sums do not show such a path: a norm divides by its input's size, so that its input times its derivative is zero.
+        """
+
+        def refuse(_: Tensor) -> None:
+            raise CompletenessError(
+                f"{self.model.name}, rules={self.rules.name!r}: the target has a derivative at {norm}, so a path through a head or "
+                "feed-forward would count as direct. Does a hook compute a later tensor from it? Detach that in the hook."
+            )
+
+        def read(y: Tensor) -> None:
+            if y.requires_grad:
+                y.register_hook(refuse)
+
+        self._at_end(norm, read)
 
     def layer(self, layer: BoundLayer) -> None:
         number, cache, after = layer.number, self.cache, self.fittings.after
@@ -273,7 +291,7 @@ class _Linearised:
             return x.detach().requires_grad_()
 
         sites = self._sites(layer, hidden=hidden)
-        written = ("z", "post") if "post" in sites else ("z", "mlp_out")
+        written = ("z", "post") if "post" in sites else ("z", "mlp_out", "beside")
         for name in (sites[site] for site in written if site in sites):
             self.fittings.after(name, constant)
 
@@ -293,6 +311,8 @@ class _Linearised:
             sites["attn_out"] = layer.branch_output_name("attn") if self.on_bridge else layer.name("hook_attn_out")
         if layer.has_feed_forward and not hidden:
             sites["mlp_out"] = layer.branch_output_name("mlp") if self.on_bridge else layer.name("hook_mlp_out")
+        if layer.beside is not None:
+            sites["beside"] = layer.sites["beside"]
         if layer.has_feed_forward and not layer.has_experts:
             sites["post"] = layer.name(f"{layer.feeds}.hook_post")
         return sites
@@ -399,6 +419,12 @@ class _Linearised:
             self.fittings.after(f"{module}.hook_in", receive)
         else:
             self.fittings.input_of(module, receive)
+
+    def _at_end(self, module: str, change: Change | None) -> None:
+        if f"{module}.hook_out" in self.model.hook_points:
+            self.fittings.before(f"{module}.hook_out", change)
+        else:  # a norm inside attention or a prediction head
+            self.fittings.output_of(module, change)
 
     def _at_output(self, layer: BoundLayer, branch: Branch, change: Change | None) -> None:
         if self.on_bridge:

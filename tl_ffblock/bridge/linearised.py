@@ -242,7 +242,7 @@ class _Linearised:
 
         def read(y: Tensor) -> None:
             if y.requires_grad:
-                y.register_hook(refuse)
+                y.register_hook(refuse)  # type: ignore[no-untyped-call]
 
         self._at_end(norm, read)
 
